@@ -1,1 +1,19 @@
-//! placeholder
+//! The core of the payment-consistency service: it brings a payment from "the user pressed the button" to an
+//! explainable terminal state, whatever times out, dies, doubles or arrives late in between.
+//!
+//! - Decisions ([`state`], [`ids`], [`money`], [`flow`], [`answer`], [`decide`], [`retry`], [`cas`]) are pure: no IO,
+//!   no clock, no randomness, and no knowledge of database, runtime or HTTP.
+//! - [`ports`] are the traits through which everything outside is reached.
+//! - [`create`] takes requests; [`advance`] is the only code that changes a flow's state. Both know ports alone.
+//! - [`store`] is the MySQL implementation of the store port.
+
+pub mod answer;
+pub mod cas;
+pub mod create;
+pub mod decide;
+pub mod flow;
+pub mod ids;
+pub mod money;
+pub mod ports;
+pub mod retry;
+pub mod state;

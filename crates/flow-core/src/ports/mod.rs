@@ -1,0 +1,19 @@
+//! What the core needs from the outside, as traits that the core owns.
+//!
+//! Every port has a fake and a conformance suite in `flow-testkit`; the fake and every real adapter pass the same
+//! suite. No trait here names a technology.
+
+mod business;
+mod clock;
+mod store;
+mod wake;
+mod wallet;
+
+pub use business::{Business, Execution};
+pub use clock::{Clock, Jitter, SystemClock, SystemJitter};
+pub use store::{
+    Bound, CasOutcome, CasWrite, Change, Created, FlowEvent, FlowFilter, FlowPage, FlowStore, KeyBinding, Lookup,
+    NewFlow, PartitionLease, RequestRecord, ScanPage, Seen, StateSummary, StoreError, WriteEvidence,
+};
+pub use wake::{WakeError, WakeQueue};
+pub use wallet::{ChargeOrder, RefundOrder, Wallet};
