@@ -52,6 +52,8 @@ pub enum UnavailableCause {
     BudgetSpent,
     /// The downstream refused for load (429, or 503 that promises that nothing was done).
     Throttled,
+    /// This process has no downstream of the flow's name configured, so nothing was sent.
+    NotConfigured,
 }
 
 /// Why the outcome of a call is not known.
@@ -79,6 +81,7 @@ impl UnavailableCause {
             UnavailableCause::BreakerOpen => "UNAVAILABLE.BREAKER_OPEN",
             UnavailableCause::BudgetSpent => "UNAVAILABLE.BUDGET_SPENT",
             UnavailableCause::Throttled => "UNAVAILABLE.THROTTLED",
+            UnavailableCause::NotConfigured => "UNAVAILABLE.NOT_CONFIGURED",
         }
     }
 }
@@ -203,9 +206,16 @@ pub enum FactAnswer {
     None(NoAnswer),
 }
 
-impl ChargeAnswer {
+/// What the shell needs of every kind of answer: a word for the log, and whether there was one at all.
+pub trait Classified {
     /// The class of the answer, as kept in the audit log and in metrics.
-    pub const fn label(&self) -> &'static str {
+    fn label(&self) -> &'static str;
+    /// Why there is nothing definite, if so.
+    fn no_answer(&self) -> Option<NoAnswer>;
+}
+
+impl Classified for ChargeAnswer {
+    fn label(&self) -> &'static str {
         match self {
             ChargeAnswer::Success(_) => "SUCCESS",
             ChargeAnswer::Rejected(_) => "REJECTED",
@@ -218,8 +228,7 @@ impl ChargeAnswer {
         }
     }
 
-    /// Why there is nothing definite, if so.
-    pub const fn no_answer(&self) -> Option<NoAnswer> {
+    fn no_answer(&self) -> Option<NoAnswer> {
         match self {
             ChargeAnswer::None(no_answer) => Some(*no_answer),
             ChargeAnswer::Success(_)
@@ -233,9 +242,8 @@ impl ChargeAnswer {
     }
 }
 
-impl RefundAnswer {
-    /// The class of the answer, as kept in the audit log and in metrics.
-    pub const fn label(&self) -> &'static str {
+impl Classified for RefundAnswer {
+    fn label(&self) -> &'static str {
         match self {
             RefundAnswer::Success(_) => "SUCCESS",
             RefundAnswer::Rejected(_) => "REJECTED",
@@ -246,8 +254,7 @@ impl RefundAnswer {
         }
     }
 
-    /// Why there is nothing definite, if so.
-    pub const fn no_answer(&self) -> Option<NoAnswer> {
+    fn no_answer(&self) -> Option<NoAnswer> {
         match self {
             RefundAnswer::None(no_answer) => Some(*no_answer),
             RefundAnswer::Success(_)
@@ -259,9 +266,8 @@ impl RefundAnswer {
     }
 }
 
-impl ExecuteAnswer {
-    /// The class of the answer, as kept in the audit log and in metrics.
-    pub const fn label(&self) -> &'static str {
+impl Classified for ExecuteAnswer {
+    fn label(&self) -> &'static str {
         match self {
             ExecuteAnswer::Done => "DONE",
             ExecuteAnswer::Processing => "PROCESSING",
@@ -271,8 +277,7 @@ impl ExecuteAnswer {
         }
     }
 
-    /// Why there is nothing definite, if so.
-    pub const fn no_answer(&self) -> Option<NoAnswer> {
+    fn no_answer(&self) -> Option<NoAnswer> {
         match self {
             ExecuteAnswer::None(no_answer) => Some(*no_answer),
             ExecuteAnswer::Done
@@ -283,9 +288,8 @@ impl ExecuteAnswer {
     }
 }
 
-impl FactAnswer {
-    /// The class of the answer, as kept in the audit log and in metrics.
-    pub const fn label(&self) -> &'static str {
+impl Classified for FactAnswer {
+    fn label(&self) -> &'static str {
         match self {
             FactAnswer::Done { .. } => "DONE",
             FactAnswer::NotDone => "NOT_DONE",
@@ -294,8 +298,7 @@ impl FactAnswer {
         }
     }
 
-    /// Why there is nothing definite, if so.
-    pub const fn no_answer(&self) -> Option<NoAnswer> {
+    fn no_answer(&self) -> Option<NoAnswer> {
         match self {
             FactAnswer::None(no_answer) => Some(*no_answer),
             FactAnswer::Done { .. } | FactAnswer::NotDone | FactAnswer::Contradiction => None,

@@ -106,9 +106,10 @@ impl CasWrite {
     pub const fn to(&self) -> State {
         match &self.change {
             Change::Move { transition, .. } => transition.edge().to(),
-            Change::Reschedule { .. } | Change::Hold { .. } | Change::Release | Change::RequestCancel { .. } => {
-                self.from
-            }
+            Change::Reschedule { .. }
+            | Change::Hold { .. }
+            | Change::Release
+            | Change::RequestCancel { .. } => self.from,
         }
     }
 
@@ -125,7 +126,9 @@ impl CasWrite {
             Change::Reschedule { .. } | Change::Hold { .. } | Change::Release => !self.from.is_terminal(),
             Change::RequestCancel { .. } => match self.from {
                 State::WaitPay | State::Paying => true,
-                State::PayFail | State::Payed | State::BizSuccess | State::Refunding | State::Refunded => false,
+                State::PayFail | State::Payed | State::BizSuccess | State::Refunding | State::Refunded => {
+                    false
+                }
             },
         }
     }

@@ -54,13 +54,17 @@ pub enum Taken {
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
     /// The key stands for something else.
-    #[error("this Idempotency-Key was used before with other parameters; flow {flow_id} keeps it; use a new key")]
+    #[error(
+        "this Idempotency-Key was used before with other parameters; flow {flow_id} keeps it; use a new key"
+    )]
     KeyReused {
         /// The flow the key stands for.
         flow_id: FlowId,
     },
     /// The target has an open attempt for another amount, currency or deadline.
-    #[error("flow {flow_id} for the same target is open with another amount or currency; wait until it has ended")]
+    #[error(
+        "flow {flow_id} for the same target is open with another amount or currency; wait until it has ended"
+    )]
     OpenAttemptDiffers {
         /// The open flow.
         flow_id: FlowId,
@@ -72,7 +76,9 @@ pub enum CreateError {
     #[error("the deadline has passed; nothing was recorded")]
     DeadlinePassed,
     /// The deadline lies further ahead than the scene allows.
-    #[error("the deadline lies more than {horizon_ms} ms ahead, the most this scene allows; nothing was recorded")]
+    #[error(
+        "the deadline lies more than {horizon_ms} ms ahead, the most this scene allows; nothing was recorded"
+    )]
     DeadlineTooFar {
         /// The scene's limit.
         horizon_ms: u64,
@@ -120,7 +126,9 @@ pub fn judge<'a>(request: &PaymentRequest, known: &'a Lookup, now: DateTime<Utc>
         None => AttemptNo::FIRST,
         Some(latest) if latest.state.frees_target() => latest.attempt_no.next(),
         Some(latest) if latest.caller != request.caller => return Verdict::TargetOfOtherCaller,
-        Some(latest) if latest.state.is_terminal() || latest.money == request.money => return Verdict::Join(latest),
+        Some(latest) if latest.state.is_terminal() || latest.money == request.money => {
+            return Verdict::Join(latest);
+        }
         Some(latest) => return Verdict::OpenAttemptDiffers(latest.id),
     };
     let ahead_ms = (request.deadline - now).num_milliseconds();
@@ -141,7 +149,8 @@ const MAX_LOOKUPS: u32 = 8;
 /// [`CreateError`]; nothing was written, except that [`StoreError::OutcomeUnknown`] is resolved by looking again.
 pub async fn create(store: &dyn FlowStore, request: &PaymentRequest) -> Result<Taken, CreateError> {
     for _ in 0..MAX_LOOKUPS {
-        let Seen { value: known, now } = store.look_up(&request.caller, &request.key, &request.target).await?;
+        let Seen { value: known, now } =
+            store.look_up(&request.caller, &request.key, &request.target).await?;
         match judge(request, &known, now) {
             Verdict::Replay(flow) => return Ok(Taken::Replayed(Seen { value: flow.clone(), now })),
             Verdict::Join(latest) => match store.bind_key(request.binding(latest.id)).await {
@@ -168,7 +177,12 @@ pub async fn create(store: &dyn FlowStore, request: &PaymentRequest) -> Result<T
 
 impl PaymentRequest {
     fn binding(&self, flow_id: FlowId) -> KeyBinding {
-        KeyBinding { caller: self.caller.clone(), key: self.key.clone(), fingerprint: self.fingerprint, flow_id }
+        KeyBinding {
+            caller: self.caller.clone(),
+            key: self.key.clone(),
+            fingerprint: self.fingerprint,
+            flow_id,
+        }
     }
 
     fn new_flow(&self, attempt_no: AttemptNo) -> NewFlow {

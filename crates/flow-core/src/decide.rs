@@ -9,7 +9,9 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use crate::answer::{ChargeAnswer, ErrorCode, ExecuteAnswer, FactAnswer, NoAnswer, Receipt, RefundAnswer};
+use crate::answer::{
+    ChargeAnswer, Classified as _, ErrorCode, ExecuteAnswer, FactAnswer, NoAnswer, Receipt, RefundAnswer,
+};
 use crate::flow::{Flow, HoldReason, RefundReason};
 use crate::state::{Edge, State};
 
@@ -103,6 +105,20 @@ pub enum Evidence {
     Refund(RefundAnswer),
     /// Answer to [`Action::QueryRefund`].
     RefundQuery(RefundAnswer),
+}
+
+impl Evidence {
+    /// The class of the answer, as kept in the audit log and in metrics.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Evidence::Entering => "ENTERING",
+            Evidence::Debit(answer) | Evidence::ChargeQuery(answer) | Evidence::Close(answer) => {
+                answer.label()
+            }
+            Evidence::Business { executed: _, fact } => fact.label(),
+            Evidence::Refund(answer) | Evidence::RefundQuery(answer) => answer.label(),
+        }
+    }
 }
 
 /// A state change with what it records.
@@ -199,17 +215,22 @@ pub fn next_action(flow: &Flow, entry: Entry, now: DateTime<Utc>) -> Action {
     let held = flow.hold.is_some();
     let effects = flow.may_cause_effects(now);
     match (flow.state, held, entry, effects) {
-        (State::PayFail | State::BizSuccess | State::Refunded, true | false, Entry::JustEntered | Entry::Found, true | false) => {
-            Action::RestTerminal
-        }
-        (State::WaitPay | State::Paying | State::Payed | State::Refunding, true, Entry::JustEntered | Entry::Found, true | false) => {
-            Action::RestHeld
-        }
+        (
+            State::PayFail | State::BizSuccess | State::Refunded,
+            true | false,
+            Entry::JustEntered | Entry::Found,
+            true | false,
+        ) => Action::RestTerminal,
+        (
+            State::WaitPay | State::Paying | State::Payed | State::Refunding,
+            true,
+            Entry::JustEntered | Entry::Found,
+            true | false,
+        ) => Action::RestHeld,
         (State::WaitPay, false, Entry::JustEntered | Entry::Found, true | false) => Action::EnterPaying,
         (State::Paying, false, Entry::JustEntered, true) => Action::Debit,
-        (State::Paying, false, Entry::JustEntered, false) | (State::Paying, false, Entry::Found, true | false) => {
-            Action::QueryCharge
-        }
+        (State::Paying, false, Entry::JustEntered, false)
+        | (State::Paying, false, Entry::Found, true | false) => Action::QueryCharge,
         (State::Payed, false, Entry::JustEntered | Entry::Found, true) => Action::ExecuteThenReadFact,
         (State::Payed, false, Entry::JustEntered | Entry::Found, false) => Action::ReadFact,
         (State::Refunding, false, Entry::JustEntered, true | false) => Action::Refund,
@@ -222,25 +243,46 @@ pub fn decide(flow: &Flow, evidence: &Evidence, rules: &Rules, now: DateTime<Utc
     match (flow.state, evidence) {
         (State::WaitPay, Evidence::Entering) => Decision::Move(Transition::EnterPaying),
         (State::Paying, Evidence::Debit(answer)) => decide_charge(flow, answer, Asked::Debit, rules, now),
-        (State::Paying, Evidence::ChargeQuery(answer)) => decide_charge(flow, answer, Asked::Query, rules, now),
+        (State::Paying, Evidence::ChargeQuery(answer)) => {
+            decide_charge(flow, answer, Asked::Query, rules, now)
+        }
         (State::Paying, Evidence::Close(answer)) => decide_charge(flow, answer, Asked::Close, rules, now),
         (State::Payed, Evidence::Business { executed, fact }) => {
             decide_business(flow, executed.as_ref(), fact, rules, now)
         }
-        (State::Refunding, Evidence::Refund(answer)) => decide_refund(flow, answer, RefundAsked::Refund, rules),
-        (State::Refunding, Evidence::RefundQuery(answer)) => decide_refund(flow, answer, RefundAsked::Query, rules),
+        (State::Refunding, Evidence::Refund(answer)) => {
+            decide_refund(flow, answer, RefundAsked::Refund, rules)
+        }
+        (State::Refunding, Evidence::RefundQuery(answer)) => {
+            decide_refund(flow, answer, RefundAsked::Query, rules)
+        }
         (State::PayFail | State::BizSuccess | State::Refunded, Evidence::Entering)
         | (State::Paying | State::Payed | State::Refunding, Evidence::Entering)
         | (
-            State::WaitPay | State::Payed | State::Refunding | State::PayFail | State::BizSuccess | State::Refunded,
+            State::WaitPay
+            | State::Payed
+            | State::Refunding
+            | State::PayFail
+            | State::BizSuccess
+            | State::Refunded,
             Evidence::Debit(_) | Evidence::ChargeQuery(_) | Evidence::Close(_),
         )
         | (
-            State::WaitPay | State::Paying | State::Refunding | State::PayFail | State::BizSuccess | State::Refunded,
+            State::WaitPay
+            | State::Paying
+            | State::Refunding
+            | State::PayFail
+            | State::BizSuccess
+            | State::Refunded,
             Evidence::Business { .. },
         )
         | (
-            State::WaitPay | State::Paying | State::Payed | State::PayFail | State::BizSuccess | State::Refunded,
+            State::WaitPay
+            | State::Paying
+            | State::Payed
+            | State::PayFail
+            | State::BizSuccess
+            | State::Refunded,
             Evidence::Refund(_) | Evidence::RefundQuery(_),
         ) => Decision::Reload,
     }
@@ -253,7 +295,13 @@ enum Asked {
     Close,
 }
 
-fn decide_charge(flow: &Flow, answer: &ChargeAnswer, asked: Asked, rules: &Rules, now: DateTime<Utc>) -> Decision {
+fn decide_charge(
+    flow: &Flow,
+    answer: &ChargeAnswer,
+    asked: Asked,
+    rules: &Rules,
+    now: DateTime<Utc>,
+) -> Decision {
     match (answer, asked) {
         (ChargeAnswer::Success(receipt), Asked::Debit | Asked::Query | Asked::Close) => {
             match receipt_mismatch(flow, receipt) {
@@ -280,7 +328,9 @@ fn decide_charge(flow: &Flow, answer: &ChargeAnswer, asked: Asked, rules: &Rules
         }
         (ChargeAnswer::NotFound | ChargeAnswer::Unsupported, Asked::Debit)
         | (ChargeAnswer::Unsupported, Asked::Query) => stay(Pace::Counted, "WALLET.UNEXPECTED", None),
-        (ChargeAnswer::None(no_answer), Asked::Debit | Asked::Query | Asked::Close) => stay_without(*no_answer, None),
+        (ChargeAnswer::None(no_answer), Asked::Debit | Asked::Query | Asked::Close) => {
+            stay_without(*no_answer, None)
+        }
     }
 }
 
@@ -334,7 +384,12 @@ fn decide_business(
     }
 }
 
-fn decide_not_done(flow: &Flow, executed: Option<&ExecuteAnswer>, rules: &Rules, now: DateTime<Utc>) -> Decision {
+fn decide_not_done(
+    flow: &Flow,
+    executed: Option<&ExecuteAnswer>,
+    rules: &Rules,
+    now: DateTime<Utc>,
+) -> Decision {
     let refundable = refundable_from(flow, rules);
     if now >= refundable {
         let reason = match flow.cancel {
@@ -385,7 +440,9 @@ fn decide_refund(flow: &Flow, answer: &RefundAnswer, asked: RefundAsked, rules: 
         }
         (RefundAnswer::NotFound, RefundAsked::Query) => Decision::Follow(Action::Refund),
         (RefundAnswer::NotFound, RefundAsked::Refund) => stay(Pace::Counted, "WALLET.UNEXPECTED", None),
-        (RefundAnswer::None(no_answer), RefundAsked::Refund | RefundAsked::Query) => stay_without(*no_answer, None),
+        (RefundAnswer::None(no_answer), RefundAsked::Refund | RefundAsked::Query) => {
+            stay_without(*no_answer, None)
+        }
     }
 }
 

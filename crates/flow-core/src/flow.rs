@@ -6,7 +6,8 @@ use chrono::{DateTime, Utc};
 
 use crate::answer::ErrorCode;
 use crate::ids::{
-    Actor, AttemptNo, CallerId, DownstreamName, DownstreamRef, FlowId, RefundOrderNo, Target, TradeOrderNo, Version,
+    Actor, AttemptNo, CallerId, DownstreamName, DownstreamRef, FlowId, RefundOrderNo, Target, TradeOrderNo,
+    Version,
 };
 use crate::money::Money;
 use crate::state::{ClientState, State};
@@ -187,12 +188,18 @@ pub enum RefundReason {
     OwnedByOther,
     /// Cancelled before anything was executed.
     Cancelled,
+    /// Somebody moved the row by hand, and the database filled in the terms.
+    ByHand,
 }
 
 impl RefundReason {
     /// All reasons.
-    pub const ALL: [RefundReason; 3] =
-        [RefundReason::DeadlinePassed, RefundReason::OwnedByOther, RefundReason::Cancelled];
+    pub const ALL: [RefundReason; 4] = [
+        RefundReason::DeadlinePassed,
+        RefundReason::OwnedByOther,
+        RefundReason::Cancelled,
+        RefundReason::ByHand,
+    ];
 
     /// The spelling used in the database, towards the wallet and over HTTP.
     pub const fn as_str(self) -> &'static str {
@@ -200,6 +207,7 @@ impl RefundReason {
             RefundReason::DeadlinePassed => "DEADLINE_PASSED",
             RefundReason::OwnedByOther => "OWNED_BY_OTHER",
             RefundReason::Cancelled => "CANCELLED",
+            RefundReason::ByHand => "BY_HAND",
         }
     }
 

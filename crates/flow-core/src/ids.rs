@@ -292,7 +292,8 @@ fn base36(mut number: i64) -> String {
 }
 
 fn parse_base36(text: &str) -> Option<i64> {
-    let canonical = text.bytes().all(|b| b.is_ascii_digit() || b.is_ascii_lowercase()) && !text.starts_with('0');
+    let canonical =
+        text.bytes().all(|b| b.is_ascii_digit() || b.is_ascii_lowercase()) && !text.starts_with('0');
     if canonical { i64::from_str_radix(text, 36).ok() } else { None }
 }
 
@@ -447,7 +448,18 @@ mod tests {
 
     #[test]
     fn wrong_order_numbers_are_refused() {
-        for wrong in ["", "h2r_", "h2r_1", "h2r_1_", "h2r__1", "H2R_1_1", "h2r_01_1", "h2r_1_1 ", "h2r_1_-1", "r_h2r_1_1"] {
+        for wrong in [
+            "",
+            "h2r_",
+            "h2r_1",
+            "h2r_1_",
+            "h2r__1",
+            "H2R_1_1",
+            "h2r_01_1",
+            "h2r_1_1 ",
+            "h2r_1_-1",
+            "r_h2r_1_1",
+        ] {
             assert!(TradeOrderNo::try_from(wrong.to_owned()).is_err(), "{wrong:?}");
         }
         for wrong in ["r_", "h2r_1_1", "r_r_h2r_1_1", "r_h2r_1"] {

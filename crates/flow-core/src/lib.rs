@@ -5,12 +5,15 @@
 //!   no clock, no randomness, and no knowledge of database, runtime or HTTP.
 //! - [`ports`] are the traits through which everything outside is reached.
 //! - [`create`] takes requests; [`advance`] is the only code that changes a flow's state. Both know ports alone.
+//! - [`downstream`] keeps each wallet and business system behind its gate: concurrency, rate budget, breaker.
 //! - [`store`] is the MySQL implementation of the store port.
 
+pub mod advance;
 pub mod answer;
 pub mod cas;
 pub mod create;
 pub mod decide;
+pub mod downstream;
 pub mod flow;
 pub mod ids;
 pub mod money;

@@ -92,7 +92,8 @@ impl Default for Schedule {
 /// Delay in milliseconds before a *postponed* try, one that was surely not executed: the time the refusing side
 /// asked for, plus a share of `spread_ms`, so that what piled up during an outage does not come back as one wave.
 pub const fn postpone_ms(retry_after_ms: u64, spread_ms: u64, jitter: JitterPermille) -> u64 {
-    let wait_ms = if retry_after_ms > Schedule::MAX_DELAY_MS { Schedule::MAX_DELAY_MS } else { retry_after_ms };
+    let wait_ms =
+        if retry_after_ms > Schedule::MAX_DELAY_MS { Schedule::MAX_DELAY_MS } else { retry_after_ms };
     wait_ms + jitter.of(spread_ms) + 1
 }
 

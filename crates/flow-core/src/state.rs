@@ -167,8 +167,12 @@ impl ClientState {
             (State::BizSuccess, true | false) => ClientState::BizSuccess,
             (State::PayFail, true | false) => ClientState::PayFail,
             (State::Refunded, true | false) => ClientState::Refunded,
-            (State::WaitPay | State::Paying | State::Payed | State::Refunding, true) => ClientState::ManualReview,
-            (State::WaitPay | State::Paying | State::Payed | State::Refunding, false) => ClientState::Processing,
+            (State::WaitPay | State::Paying | State::Payed | State::Refunding, true) => {
+                ClientState::ManualReview
+            }
+            (State::WaitPay | State::Paying | State::Payed | State::Refunding, false) => {
+                ClientState::Processing
+            }
         }
     }
 

@@ -7,8 +7,8 @@ use chrono::{DateTime, Utc};
 pub use crate::cas::{CasWrite, Change, WriteEvidence};
 use crate::flow::Flow;
 use crate::ids::{
-    AttemptNo, BizKey, CallerId, DownstreamName, Fingerprint, FlowId, IdempotencyKey, RefundOrderNo, Scene, Target,
-    TraceId, TradeOrderNo, UserId, Version,
+    AttemptNo, BizKey, CallerId, DownstreamName, Fingerprint, FlowId, IdempotencyKey, RefundOrderNo, Scene,
+    Target, TraceId, TradeOrderNo, UserId, Version,
 };
 use crate::money::Money;
 use crate::state::State;
@@ -93,6 +93,7 @@ pub struct NewFlow {
 }
 
 /// Outcome of a creation.
+#[allow(clippy::large_enum_variant, reason = "made once per payment and taken apart at once")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Created {
     /// The row is there.

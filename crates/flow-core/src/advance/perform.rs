@@ -1,0 +1,150 @@
+//! Performs the action that was decided on, through the downstream's gate. Decides nothing.
+
+use super::Advancer;
+use crate::answer::{Answered, ChargeAnswer, Classified, ExecuteAnswer, FactAnswer, NoAnswer, RefundAnswer};
+use crate::decide::{Action, Evidence};
+use crate::flow::{Flow, RefundReason};
+use crate::ids::DownstreamRef;
+use crate::ports::{ChargeOrder, Execution, RefundOrder};
+
+/// What an action brought to light, with what the audit log keeps of it.
+pub(super) struct Performed {
+    pub(super) evidence: Evidence,
+    pub(super) request_id: Option<DownstreamRef>,
+    pub(super) latency_ms: Option<u32>,
+}
+
+impl Performed {
+    fn from_call<A>(
+        result: Result<(Answered<A>, u32), NoAnswer>,
+        none: impl FnOnce(NoAnswer) -> A,
+        evidence: impl FnOnce(A) -> Evidence,
+    ) -> Performed {
+        match result {
+            Ok((answered, took_ms)) => Performed {
+                evidence: evidence(answered.answer),
+                request_id: answered.request_id,
+                latency_ms: Some(took_ms),
+            },
+            Err(refused) => {
+                Performed { evidence: evidence(none(refused)), request_id: None, latency_ms: None }
+            }
+        }
+    }
+}
+
+impl Advancer {
+    pub(super) async fn perform(&self, flow: &Flow, action: Action) -> Performed {
+        match action {
+            // Resting is never performed, and entering PAYING calls nobody: the write itself is the action.
+            Action::RestTerminal | Action::RestHeld | Action::EnterPaying => {
+                Performed { evidence: Evidence::Entering, request_id: None, latency_ms: None }
+            }
+            Action::Debit => self.debit(flow).await,
+            Action::QueryCharge => self.query_charge(flow).await,
+            Action::CloseCharge => self.close_charge(flow).await,
+            Action::ExecuteThenReadFact => self.execute_then_read_fact(flow).await,
+            Action::ReadFact => self.read_fact(flow, None).await,
+            Action::Refund => self.refund(flow).await,
+            Action::QueryRefund => self.query_refund(flow).await,
+        }
+    }
+
+    async fn debit(&self, flow: &Flow) -> Performed {
+        let order = ChargeOrder {
+            trade_order_no: flow.trade_order_no.clone(),
+            user_id: flow.target.user_id,
+            money: flow.money.clone(),
+            not_after: flow.deadline,
+        };
+        let call =
+            self.downstreams
+                .call_wallet(&flow.wallet, Action::Debit.as_str(), |wallet| async move {
+                    wallet.debit(&order).await
+                })
+                .await;
+        Performed::from_call(call, ChargeAnswer::None, Evidence::Debit)
+    }
+
+    async fn query_charge(&self, flow: &Flow) -> Performed {
+        let number = flow.trade_order_no.clone();
+        let call = self
+            .downstreams
+            .call_wallet(&flow.wallet, Action::QueryCharge.as_str(), |wallet| async move {
+                wallet.query(&number).await
+            })
+            .await;
+        Performed::from_call(call, ChargeAnswer::None, Evidence::ChargeQuery)
+    }
+
+    async fn close_charge(&self, flow: &Flow) -> Performed {
+        let number = flow.trade_order_no.clone();
+        let call = self
+            .downstreams
+            .call_wallet(&flow.wallet, Action::CloseCharge.as_str(), |wallet| async move {
+                wallet.close(&number).await
+            })
+            .await;
+        Performed::from_call(call, ChargeAnswer::None, Evidence::Close)
+    }
+
+    async fn execute_then_read_fact(&self, flow: &Flow) -> Performed {
+        let execution = Execution {
+            trade_order_no: flow.trade_order_no.clone(),
+            target: flow.target.clone(),
+            not_after: flow.deadline,
+            context: flow.context.clone(),
+        };
+        let call = self
+            .downstreams
+            .call_business(&flow.business, Action::ExecuteThenReadFact.as_str(), |business| async move {
+                business.execute(&execution).await
+            })
+            .await;
+        let executed = match call {
+            Ok((answered, _)) => answered.answer,
+            Err(refused) => ExecuteAnswer::None(refused),
+        };
+        tracing::debug!(flow_id = %flow.id, outcome = executed.label(), "executed");
+        self.read_fact(flow, Some(executed)).await
+    }
+
+    async fn read_fact(&self, flow: &Flow, executed: Option<ExecuteAnswer>) -> Performed {
+        let target = flow.target.clone();
+        let call = self
+            .downstreams
+            .call_business(&flow.business, Action::ReadFact.as_str(), |business| async move {
+                business.fact(&target).await
+            })
+            .await;
+        Performed::from_call(call, FactAnswer::None, |fact| Evidence::Business { executed, fact })
+    }
+
+    async fn refund(&self, flow: &Flow) -> Performed {
+        let order = RefundOrder {
+            refund_order_no: flow.refund_order_no.clone(),
+            trade_order_no: flow.trade_order_no.clone(),
+            user_id: flow.target.user_id,
+            money: flow.money.clone(),
+            reason: flow.refund.as_ref().map_or(RefundReason::ByHand, |terms| terms.reason),
+        };
+        let call = self
+            .downstreams
+            .call_wallet(&flow.wallet, Action::Refund.as_str(), |wallet| async move {
+                wallet.refund(&order).await
+            })
+            .await;
+        Performed::from_call(call, RefundAnswer::None, Evidence::Refund)
+    }
+
+    async fn query_refund(&self, flow: &Flow) -> Performed {
+        let number = flow.refund_order_no.clone();
+        let call = self
+            .downstreams
+            .call_wallet(&flow.wallet, Action::QueryRefund.as_str(), |wallet| async move {
+                wallet.query_refund(&number).await
+            })
+            .await;
+        Performed::from_call(call, RefundAnswer::None, Evidence::RefundQuery)
+    }
+}
