@@ -26,7 +26,7 @@ const TOO_MANY_CONNECTIONS: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     content-type: application/problem+json\r\n\
     retry-after: 1\r\n\
     connection: close\r\n\
-    content-length: 167\r\n\
+    content-length: 169\r\n\
     \r\n\
     {\"type\":\"about:blank\",\"title\":\"Too many connections\",\"status\":503,\"code\":\"TOO_MANY_CONNECTIONS\",\
     \"retryable\":true,\"detail\":\"Nothing was recorded; try again in a second.\"}";
