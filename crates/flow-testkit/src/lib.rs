@@ -1,1 +1,20 @@
-//! placeholder
+//! What the suites are made of; never shipped.
+//!
+//! - [`clock`], [`jitter`], [`wake`]: the small ports, under a test's full control.
+//! - [`mem_store`]: the flow store in memory, with the database's guards and scripted failures.
+//! - [`fakes`]: wallet and business over the simulator's pure state machine, with scripted faults.
+//! - [`conformance`]: one suite per port; the fakes here and every real adapter pass the same.
+//! - [`ledger_check`]: the invariants, as one function over rows, audit log and the downstream's ledger.
+//! - [`samples`]: valid values to start from.
+//!
+//! Nothing here reads the wall clock or draws unseeded randomness: a run can be repeated exactly.
+
+pub mod clock;
+pub mod conformance;
+pub mod fakes;
+pub mod jitter;
+pub mod ledger_check;
+pub mod mem_store;
+pub mod samples;
+pub mod script;
+pub mod wake;
