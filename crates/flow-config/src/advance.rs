@@ -13,6 +13,9 @@ pub struct AdvanceConfig {
     pub payed_retry: Schedule,
     /// Delays between tries in `REFUNDING`.
     pub refunding_retry: Schedule,
+    /// How long the other entrances leave a flow alone after a state change, so that the call which wrote it can take
+    /// its next step; a call that dies is found after that.
+    pub claim_ms: u64,
     /// Over how long the flows come back that an outage postponed.
     pub postpone_spread_ms: u64,
     /// Most steps of one call.
@@ -38,6 +41,7 @@ impl AdvanceConfig {
         let paying_retry = read_schedule(table, "paying_retry_ms");
         let payed_retry = read_schedule(table, "payed_retry_ms");
         let refunding_retry = read_schedule(table, "refunding_retry_ms");
+        let claim_ms = table.whole("claim_ms", 100..=600_000);
         let postpone_spread_ms = table.whole("postpone_spread_ms", 0..=3_600_000);
         let max_steps = table.whole("max_steps", 1..=1_000);
         let refund_tries_before_hold = table.whole("refund_tries_before_hold", 1..=100_000);
@@ -51,6 +55,7 @@ impl AdvanceConfig {
             paying_retry: paying_retry?,
             payed_retry: payed_retry?,
             refunding_retry: refunding_retry?,
+            claim_ms: claim_ms?,
             postpone_spread_ms: postpone_spread_ms?,
             max_steps: max_steps?,
             refund_tries_before_hold: refund_tries_before_hold?,
