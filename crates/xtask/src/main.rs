@@ -1,2 +1,33 @@
-//! placeholder
-fn main() {}
+//! `cargo xtask …`: the developer's commands. One file per command below `commands/`; this one only parses and hands over.
+
+mod cargo;
+mod commands;
+
+use clap::{Parser, Subcommand};
+
+/// Developer commands of the payment-consistency service.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start a private database server, print its URL and keep it until Ctrl-C.
+    Db(commands::db::Arguments),
+    /// Provide both database servers, build, and run every test there is.
+    Test(commands::test::Arguments),
+    /// Bring the committed query metadata (.sqlx) up to date, or check that it is.
+    Sqlx(commands::sqlx::Arguments),
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    match Arguments::parse().command {
+        Command::Db(arguments) => commands::db::run(arguments).await,
+        Command::Test(arguments) => commands::test::run(arguments).await,
+        Command::Sqlx(arguments) => commands::sqlx::run(arguments).await,
+    }
+}

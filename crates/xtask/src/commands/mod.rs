@@ -1,0 +1,6 @@
+//! One module per command, each with its `Arguments` and its `run`. Commands don't call each other; what two of them
+//! need lies in the library or in `cargo`.
+
+pub(crate) mod db;
+pub(crate) mod sqlx;
+pub(crate) mod test;
