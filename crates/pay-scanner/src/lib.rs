@@ -1,1 +1,16 @@
-//! placeholder
+//! The convergence worker: finds every due row that is not terminal, from the database alone, and has it advanced.
+//!
+//! A library besides the binary, so that a simulation can drive rounds. Decides nothing about a flow: that is
+//! `flow_core::advance`'s. Knows the store as a port.
+//!
+//! - [`advance`]: what is done with one row.
+//! - [`round`]: one sweep over every partition that can be had; [`report`]: what it came to.
+//! - [`summary`]: how many rows are open, and for how long.
+//! - [`daemon`]: rounds for ever.
+
+pub mod advance;
+pub mod daemon;
+mod partition;
+pub mod report;
+pub mod round;
+pub mod summary;
