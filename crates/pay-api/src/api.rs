@@ -1,0 +1,127 @@
+//! What every handler shares, and the waiting for a flow that several of them do.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use flow_core::flow::Flow;
+use flow_core::ids::FlowId;
+use flow_core::ports::{Clock, FlowStore, StoreError};
+use pay_runtime::http::Readiness;
+use tokio_util::sync::CancellationToken;
+
+use crate::auth::{Caller, KeyRing, WallClock};
+use crate::problem::Problem;
+use crate::scenes::Scenes;
+use crate::settings::Settings;
+use crate::view::rests;
+use crate::work::{Changes, Work};
+
+/// Whether this process can serve: the database answers and its schema is the one that the process was built for.
+#[async_trait]
+pub trait ReadyCheck: Send + Sync {
+    /// Looks, within bounds of its own.
+    async fn check(&self) -> Readiness;
+}
+
+/// The parts of the API, put together by the binary or by a test.
+pub struct Api {
+    /// The one shared truth.
+    pub store: Arc<dyn FlowStore>,
+    /// Work that outlives its request.
+    pub work: Work,
+    /// Who waits for what.
+    pub changes: Arc<Changes>,
+    /// Who may call.
+    pub keys: KeyRing,
+    /// What may be paid for.
+    pub scenes: Scenes,
+    /// Bounds.
+    pub settings: Settings,
+    /// What keys expire by.
+    pub wall_clock: Arc<dyn WallClock>,
+    /// What latencies are measured by.
+    pub clock: Arc<dyn Clock>,
+    /// For `/readyz`.
+    pub ready: Arc<dyn ReadyCheck>,
+    /// For `/metrics`: every metric as Prometheus text.
+    pub metrics_text: Arc<dyn Fn() -> String + Send + Sync>,
+    /// Fires when the process is told to stop: waiting clients are answered at once.
+    pub stopping: CancellationToken,
+}
+
+impl Api {
+    /// Reads a flow that the caller may see.
+    ///
+    /// # Errors
+    /// 404 for no such flow and for another application's; 503 without a database.
+    pub async fn flow_of(&self, flow_id: FlowId, caller: &Caller) -> Result<Flow, Problem> {
+        let flow = self.store.load(flow_id).await?.value;
+        flow.filter(|flow| caller.sees_only().is_none_or(|own| flow.caller == *own))
+            .ok_or_else(|| Problem::no_such_flow().about(flow_id))
+    }
+
+    /// The wait that a client gets, given the one it asks for, in milliseconds.
+    pub fn granted_wait_ms(&self, asked_ms: Option<u64>, default_ms: u64) -> u64 {
+        asked_ms.unwrap_or(default_ms).min(self.settings.max_wait_ms)
+    }
+
+    /// Waits until `enough` accepts the flow, for at most `wait_ms`; gives the flow as last read. A client that finds
+    /// no place among the waiters is not kept waiting, and neither is anybody once the process is stopping.
+    ///
+    /// # Errors
+    /// The store failed while looking.
+    pub async fn wait_for(
+        &self,
+        mut flow: Flow,
+        wait_ms: u64,
+        enough: impl Fn(&Flow) -> bool,
+    ) -> Result<Flow, StoreError> {
+        if wait_ms == 0 || enough(&flow) {
+            return Ok(flow);
+        }
+        let Some(watch) = self.changes.watch(flow.id) else { return Ok(flow) };
+        let mut end = pin!(tokio::time::sleep(Duration::from_millis(wait_ms)));
+        let mut look_again_ms = self.settings.wait_poll_ms.max(1);
+        loop {
+            // Listening before looking: a change between the two is not missed.
+            let mut change = pin!(watch.next_change());
+            change.as_mut().enable();
+            if let Some(read) = self.store.load(flow.id).await?.value {
+                flow = read;
+            }
+            if enough(&flow) {
+                return Ok(flow);
+            }
+            tokio::select! {
+                biased;
+                () = self.stopping.cancelled() => return Ok(flow),
+                () = &mut end => return Ok(flow),
+                () = change => {}
+                () = tokio::time::sleep(Duration::from_millis(look_again_ms)) => {
+                    look_again_ms = (look_again_ms * 2).min(self.settings.wait_poll_ms.max(1) * 8);
+                }
+            }
+        }
+    }
+
+    /// Waits for a flow to rest: first for the advance that this process has under way, then for whoever carries it on.
+    /// Gives the flow as last known; a database that goes away meanwhile is no reason to withhold it.
+    pub async fn wait_for_rest(
+        &self,
+        flow: Flow,
+        advance: impl Future<Output = Option<Flow>>,
+        wait_ms: u64,
+    ) -> Flow {
+        let started_ms = self.clock.monotonic_ms();
+        let ended = tokio::select! {
+            ended = advance => ended,
+            () = tokio::time::sleep(Duration::from_millis(wait_ms)) => return flow,
+            () = self.stopping.cancelled() => return flow,
+        };
+        let flow = ended.unwrap_or(flow);
+        let spent_ms = self.clock.monotonic_ms().saturating_sub(started_ms);
+        self.wait_for(flow.clone(), wait_ms.saturating_sub(spent_ms), rests).await.unwrap_or(flow)
+    }
+}

@@ -1,0 +1,73 @@
+//! The routes, one file each. The OpenAPI document and the router come from the same list, so that neither can have a
+//! route that the other lacks.
+
+mod advance_flow;
+mod answer;
+mod cancel_flow;
+mod create_payment;
+mod docs;
+mod get_flow;
+mod hold_flow;
+mod list_events;
+mod list_flows;
+mod openapi;
+mod ops;
+mod release_flow;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::middleware::from_fn_with_state;
+use tower_http::catch_panic::CatchPanicLayer;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::api::Api;
+use crate::http::{observe, panicked};
+use crate::problem::{Code, Problem};
+
+pub use openapi::openapi;
+
+fn all_routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::with_openapi(openapi::frame())
+        .routes(routes!(create_payment::create_payment))
+        .routes(routes!(list_flows::list_flows))
+        .routes(routes!(get_flow::get_flow))
+        .routes(routes!(list_events::list_events))
+        .routes(routes!(cancel_flow::cancel_flow))
+        .routes(routes!(hold_flow::hold_flow))
+        .routes(routes!(release_flow::release_flow))
+        .routes(routes!(advance_flow::advance_flow))
+        .routes(routes!(ops::healthz))
+        .routes(routes!(ops::readyz))
+        .routes(routes!(ops::metrics))
+        .routes(routes!(docs::openapi_json))
+        .routes(routes!(docs::docs))
+}
+
+/// The whole API as a service.
+pub fn router(api: Arc<Api>) -> Router {
+    let (router, _) = all_routes().split_for_parts();
+    finish(router, api)
+}
+
+fn finish(router: Router<Arc<Api>>, api: Arc<Api>) -> Router {
+    router
+        .fallback(no_such_route)
+        .method_not_allowed_fallback(no_such_method)
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn_with_state(Arc::clone(&api), observe))
+        .with_state(api)
+}
+
+async fn no_such_route() -> Problem {
+    Problem::new(Code::RouteNotFound, "there is nothing here; /docs lists what there is")
+}
+
+async fn no_such_method(request: Request) -> Problem {
+    Problem::new(
+        Code::MethodNotAllowed,
+        format!("{} is not answered here; the Allow header lists what is", request.method()),
+    )
+}
