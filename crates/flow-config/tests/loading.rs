@@ -1,5 +1,11 @@
 //! Loading as an operator meets it: layers, and every problem by the full path of its key.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::too_many_lines,
+    reason = "test code; the table is long because there are many keys"
+)]
+
 use std::ffi::OsString;
 use std::io::Write as _;
 

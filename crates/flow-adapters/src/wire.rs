@@ -1,0 +1,183 @@
+//! The bodies of the two contracts, as they go over the wire.
+//!
+//! Received bodies are lenient to members they do not know, strict on what decides (status, numbers, owner, user,
+//! money), and indifferent to what is evidence only (transaction, reason, time): an odd one is dropped.
+
+use std::borrow::Cow;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use flow_core::answer::{ErrorCode, Receipt};
+use flow_core::ids::{BizKey, DownstreamRef, RefundOrderNo, Scene, TradeOrderNo, UserId};
+use flow_core::money::{Currency, Money};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A time as both contracts write it: RFC 3339, UTC, milliseconds.
+pub(crate) fn time_text(time: DateTime<Utc>) -> String {
+    time.to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+/// A request's body.
+pub(crate) fn to_json(body: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(body).expect("texts and numbers under fixed keys always serialise")
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct DebitRequest<'a> {
+    pub(crate) trade_order_no: &'a TradeOrderNo,
+    pub(crate) user_id: UserId,
+    pub(crate) money: &'a Money,
+    pub(crate) not_after: String,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct RefundRequest<'a> {
+    pub(crate) refund_order_no: &'a RefundOrderNo,
+    pub(crate) trade_order_no: &'a TradeOrderNo,
+    pub(crate) user_id: UserId,
+    pub(crate) money: &'a Money,
+    pub(crate) reason: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct ExecutionRequest<'a> {
+    pub(crate) trade_order_no: &'a TradeOrderNo,
+    pub(crate) user_id: UserId,
+    pub(crate) scene: &'a Scene,
+    pub(crate) biz_key: &'a BizKey,
+    pub(crate) not_after: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) context: Option<&'a str>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum ChargeStatus {
+    Success,
+    Failed,
+    Processing,
+    Closed,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum RefundStatus {
+    Success,
+    Failed,
+    Processing,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum BusinessStatus {
+    Done,
+    NotDone,
+}
+
+/// Money as received. Its own type: what the core's may hold is checked by [`Money::new`] alone.
+#[derive(Debug, Deserialize)]
+struct MoneyReply {
+    amount: i64,
+    currency: Currency,
+}
+
+/// What debits and refunds say about the movement of money.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Movement {
+    user_id: Option<UserId>,
+    money: Option<MoneyReply>,
+    transaction_id: Option<Value>,
+    failure_code: Option<Value>,
+    finished_at: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct DebitReply<'a> {
+    #[serde(borrow)]
+    pub(crate) trade_order_no: Cow<'a, str>,
+    pub(crate) status: ChargeStatus,
+    user_id: Option<UserId>,
+    money: Option<MoneyReply>,
+    transaction_id: Option<Value>,
+    failure_code: Option<Value>,
+    finished_at: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct RefundReply<'a> {
+    #[serde(borrow)]
+    pub(crate) refund_order_no: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(crate) trade_order_no: Cow<'a, str>,
+    pub(crate) status: RefundStatus,
+    user_id: Option<UserId>,
+    money: Option<MoneyReply>,
+    transaction_id: Option<Value>,
+    failure_code: Option<Value>,
+    finished_at: Option<Value>,
+}
+
+impl DebitReply<'_> {
+    pub(crate) fn into_movement(self) -> Movement {
+        let DebitReply { user_id, money, transaction_id, failure_code, finished_at, .. } = self;
+        Movement { user_id, money, transaction_id, failure_code, finished_at }
+    }
+}
+
+impl RefundReply<'_> {
+    pub(crate) fn into_movement(self) -> Movement {
+        let RefundReply { user_id, money, transaction_id, failure_code, finished_at, .. } = self;
+        Movement { user_id, money, transaction_id, failure_code, finished_at }
+    }
+}
+
+impl Movement {
+    /// The receipt of a success; `None` if it does not say whose money moved and how much.
+    pub(crate) fn receipt(self) -> Option<Receipt> {
+        let MoneyReply { amount, currency } = self.money?;
+        let text = |value: Option<Value>| value.as_ref().and_then(Value::as_str).map(str::to_owned);
+        Some(Receipt {
+            user_id: self.user_id?,
+            money: Money::new(amount, currency).ok()?,
+            transaction: text(self.transaction_id).and_then(|id| DownstreamRef::new(id).ok()),
+            at: text(self.finished_at)
+                .and_then(|at| DateTime::parse_from_rfc3339(&at).ok())
+                .map(|at| at.with_timezone(&Utc)),
+        })
+    }
+
+    /// The reason of a failure, made fit for its column.
+    pub(crate) fn failure(&self) -> ErrorCode {
+        ErrorCode::clean(self.failure_code.as_ref().and_then(Value::as_str).unwrap_or_default())
+    }
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct ExecutionReply {
+    pub(crate) status: BusinessStatus,
+    pub(crate) owner_order_no: Option<String>,
+    refusal_code: Option<Value>,
+}
+
+impl ExecutionReply {
+    pub(crate) fn refusal(&self) -> Option<ErrorCode> {
+        self.refusal_code.as_ref().and_then(Value::as_str).map(ErrorCode::clean)
+    }
+}
+
+/// The contract does not ask for the target to be repeated; where it is, it must be ours.
+#[derive(Debug, Deserialize)]
+pub(crate) struct FactReply {
+    pub(crate) status: BusinessStatus,
+    pub(crate) owner_order_no: Option<String>,
+    pub(crate) user_id: Option<Value>,
+    pub(crate) scene: Option<Value>,
+    pub(crate) biz_key: Option<Value>,
+}
+
+/// An error's stable code; everything else in it is for people.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ErrorReply<'a> {
+    #[serde(borrow)]
+    pub(crate) code: Cow<'a, str>,
+}
