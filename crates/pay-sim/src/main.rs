@@ -1,6 +1,6 @@
 //! The simulator as a process: flags, logging, signals.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -43,7 +43,8 @@ struct Flags {
 async fn main() -> anyhow::Result<()> {
     let flags = Flags::parse();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let coloured = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(coloured).with_writer(std::io::stderr).init();
     let mut terminate = signal(SignalKind::terminate()).context("can not listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("can not listen for SIGINT")?;
 
