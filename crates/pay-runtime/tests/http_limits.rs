@@ -1,5 +1,7 @@
 //! The server against real sockets that misbehave: each must be gone within its limit, at nobody else's cost.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -54,7 +56,8 @@ async fn start(limits: HttpLimits) -> Server {
     let shutdown = CancellationToken::new();
     let (waiting, let_go) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let (started, released) = (waiting.clone(), let_go.clone());
-    let service = service_fn(move |request: Request<RequestBody>| answer(request, started.clone(), released.clone()));
+    let service =
+        service_fn(move |request: Request<RequestBody>| answer(request, started.clone(), released.clone()));
     let task = tokio::spawn(serve(listener, service, limits, shutdown.clone()));
     Server { address, shutdown, waiting, let_go, task }
 }

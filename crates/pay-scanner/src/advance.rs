@@ -66,7 +66,9 @@ impl Advance for AdvanceDue {
 fn outcome(advanced: &Advanced) -> Outcome {
     match advanced.end {
         End::Contradicted => Outcome::Contradicted,
-        End::Terminal | End::Held | End::Waiting { .. } | End::BudgetSpent | End::Overtaken if advanced.moved => {
+        End::Terminal | End::Held | End::Waiting { .. } | End::BudgetSpent | End::Overtaken
+            if advanced.moved =>
+        {
             Outcome::Moved
         }
         End::Held => Outcome::Held,

@@ -38,7 +38,8 @@ impl PartitionSweep {
             full_pages: 0,
             tally: Tally::default(),
         };
-        let mut lease = match self.sweep.store.try_lease(self.partition, self.sweep.settings.partitions).await {
+        let mut lease = match self.sweep.store.try_lease(self.partition, self.sweep.settings.partitions).await
+        {
             Ok(Some(lease)) => lease,
             Ok(None) => return (report, None),
             Err(error) => {
@@ -60,7 +61,10 @@ impl PartitionSweep {
         }
         lease.release().await;
         if report.end == PartitionEnd::LeaseLost {
-            tracing::warn!(partition = self.partition, "lost the lease in the middle; its next holder starts over");
+            tracing::warn!(
+                partition = self.partition,
+                "lost the lease in the middle; its next holder starts over"
+            );
         }
         (report, failure)
     }

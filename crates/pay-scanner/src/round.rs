@@ -69,7 +69,11 @@ impl Sweep {
     ///
     /// # Errors
     /// [`RoundFailed`]. A row that fails never ends a round.
-    pub async fn round(&self, first_partition: u32, stop: &CancellationToken) -> Result<RoundReport, RoundFailed> {
+    pub async fn round(
+        &self,
+        first_partition: u32,
+        stop: &CancellationToken,
+    ) -> Result<RoundReport, RoundFailed> {
         let started_ms = self.clock.monotonic_ms();
         let mut report = RoundReport::default();
         let mut failure = None;
@@ -84,7 +88,8 @@ impl Sweep {
                     if failure.is_some() || stop.is_cancelled() {
                         break;
                     }
-                    let partition = (first_partition % self.settings.partitions + step) % self.settings.partitions;
+                    let partition =
+                        (first_partition % self.settings.partitions + step) % self.settings.partitions;
                     let (sweep, seats, stop) = (self.clone(), Arc::clone(&seats), stop.clone());
                     sweeping.spawn(PartitionSweep { sweep, partition, due_by, seats, stop }.run());
                 }
