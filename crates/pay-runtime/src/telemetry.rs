@@ -4,19 +4,11 @@
 
 use std::panic::PanicHookInfo;
 
+use flow_config::{LogConfig, LogFormat};
 use tracing_subscriber::filter::{EnvFilter, ParseError};
 use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
-
-/// The form of a log line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogForm {
-    /// One JSON object a line, for machines.
-    Json,
-    /// For people.
-    Pretty,
-}
 
 /// Why there is no logging.
 #[derive(Debug, thiserror::Error)]
@@ -39,13 +31,13 @@ pub enum TelemetryError {
 ///
 /// # Errors
 /// [`TelemetryError`].
-pub fn install(form: LogForm, filter: &str) -> Result<(), TelemetryError> {
+pub fn install(config: &LogConfig) -> Result<(), TelemetryError> {
     let filter = EnvFilter::builder()
-        .parse(filter)
-        .map_err(|source| TelemetryError::BadFilter { filter: filter.to_owned(), source })?;
+        .parse(&config.filter)
+        .map_err(|source| TelemetryError::BadFilter { filter: config.filter.clone(), source })?;
     let registry = tracing_subscriber::registry().with(filter);
-    match form {
-        LogForm::Json => registry
+    match config.format {
+        LogFormat::Json => registry
             .with(
                 fmt::layer()
                     .json()
@@ -55,7 +47,7 @@ pub fn install(form: LogForm, filter: &str) -> Result<(), TelemetryError> {
                     .with_writer(std::io::stderr),
             )
             .try_init()?,
-        LogForm::Pretty => registry.with(fmt::layer().with_writer(std::io::stderr)).try_init()?,
+        LogFormat::Pretty => registry.with(fmt::layer().with_writer(std::io::stderr)).try_init()?,
     }
     std::panic::set_hook(Box::new(log_panic));
     Ok(())

@@ -1,22 +1,19 @@
 //! One accepted connection, from its first byte to its last.
 
-use std::convert::Infallible;
-use std::error::Error as StdError;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
 
-use hyper::body::{Body, Incoming};
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
-use tower::{Service, ServiceExt as _};
 
 use super::stream::BoundedStream;
-use super::{HttpLimits, PeerAddr, RequestBody};
+use super::{HttpLimits, HttpService, PeerAddr, RequestBody};
 
 /// When a connection must think of its end.
 #[derive(Debug, Clone)]
@@ -41,26 +38,20 @@ pub(super) fn protocol(limits: &HttpLimits) -> http1::Builder {
 
 /// Serves one connection to its end. A failure here is the client's (it went away, it was too slow, it spoke no
 /// HTTP): it is logged at debug level and concerns nobody else.
-pub(super) async fn run<S, B>(
+pub(super) async fn run<S: HttpService>(
     stream: TcpStream,
     peer: SocketAddr,
     service: S,
     protocol: &http1::Builder,
     limits: &HttpLimits,
     ends: Ends,
-) where
-    S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
-    S::Future: Send,
-    B: Body + Send + 'static,
-    B::Data: Send,
-    B::Error: Into<Box<dyn StdError + Send + Sync>>,
-{
+) {
     let io = TokioIo::new(BoundedStream::new(stream, limits.write_timeout_ms, limits.linger_ms));
     let body_read_timeout_ms = limits.body_read_timeout_ms;
     let answer = service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(|incoming| RequestBody::new(incoming, body_read_timeout_ms));
         request.extensions_mut().insert(PeerAddr(peer));
-        service.clone().oneshot(request)
+        service.clone().answer(request)
     });
     let mut connection = pin!(protocol.serve_connection(io, answer));
     let mut shutting_down = false;

@@ -15,15 +15,19 @@
 //!
 //! A handler that is thinking is bounded by none of these: a long poll is the handler's own matter.
 
+use flow_config::{ApiConfig, ScannerConfig};
+
 mod body;
 mod connection;
 mod ops;
 mod server;
+mod service;
 mod stream;
 
 pub use body::{BodyError, RequestBody};
-pub use ops::{OpsService, Readiness, serve_ops};
-pub use server::{Drained, bind, serve};
+pub use ops::{OpsService, Readiness};
+pub use server::{Drained, bind, serve, serve_until};
+pub use service::HttpService;
 
 /// What one server allows its clients. Every field is a bound; none may be zero.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +64,30 @@ impl Default for HttpLimits {
             max_header_bytes: 8_192,
             max_headers: 64,
             drain_ms: 10_000,
+        }
+    }
+}
+
+impl From<&ApiConfig> for HttpLimits {
+    fn from(config: &ApiConfig) -> HttpLimits {
+        HttpLimits {
+            max_connections: config.max_connections,
+            header_read_timeout_ms: config.header_read_timeout_ms,
+            body_read_timeout_ms: config.body_read_timeout_ms,
+            write_timeout_ms: config.write_timeout_ms,
+            drain_ms: config.shutdown_drain_ms,
+            ..HttpLimits::default()
+        }
+    }
+}
+
+impl From<&ScannerConfig> for HttpLimits {
+    /// Health and metrics have few clients and nothing that takes long.
+    fn from(config: &ScannerConfig) -> HttpLimits {
+        HttpLimits {
+            max_connections: 64,
+            drain_ms: config.shutdown_drain_ms.min(1_000),
+            ..HttpLimits::default()
         }
     }
 }

@@ -8,13 +8,11 @@ use std::task::{Context, Poll};
 
 use http_body_util::Full;
 use hyper::body::Bytes;
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, Response, StatusCode};
-use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
 use tower::Service;
 
-use super::{Drained, HttpLimits, RequestBody, serve};
+use super::RequestBody;
 use crate::metrics::Metrics;
 
 /// Whether a process can do its work right now.
@@ -33,7 +31,21 @@ type ReadyFuture = Pin<Box<dyn Future<Output = Readiness> + Send>>;
 pub struct OpsService {
     ready: Arc<dyn Fn() -> ReadyFuture + Send + Sync>,
     metrics: Metrics,
+    others: Others,
 }
+
+/// What every other route is answered.
+#[derive(Debug, Clone, Copy)]
+enum Others {
+    /// 404: there is nothing else.
+    NotThere,
+    /// 503: there will be.
+    NotYet,
+}
+
+/// The answer to a request that came before there was anybody to serve it.
+const STARTING: &str = "{\"type\":\"about:blank\",\"title\":\"Starting\",\"status\":503,\"code\":\"NOT_READY\",\
+    \"retryable\":true,\"detail\":\"The service is starting. Nothing was recorded; try again in a second.\"}";
 
 impl std::fmt::Debug for OpsService {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -48,18 +60,15 @@ impl OpsService {
         R: Fn() -> F + Send + Sync + 'static,
         F: Future<Output = Readiness> + Send + 'static,
     {
-        OpsService { ready: Arc::new(move || Box::pin(ready())), metrics }
+        OpsService { ready: Arc::new(move || Box::pin(ready())), metrics, others: Others::NotThere }
     }
-}
 
-/// Serves the three routes until `shutdown` fires.
-pub async fn serve_ops(
-    listener: TcpListener,
-    service: OpsService,
-    limits: HttpLimits,
-    shutdown: CancellationToken,
-) -> Drained {
-    serve(listener, service, limits, shutdown).await
+    /// Answers every other route 503 instead of 404: for [`serve_until`](super::serve_until) in front of a service
+    /// that is still being put together.
+    #[must_use]
+    pub fn while_starting(self) -> OpsService {
+        OpsService { others: Others::NotYet, ..self }
+    }
 }
 
 impl Service<Request<RequestBody>> for OpsService {
@@ -79,13 +88,19 @@ impl Service<Request<RequestBody>> for OpsService {
 
 impl OpsService {
     async fn answer(&self, method: &Method, path: &str) -> Response<Full<Bytes>> {
+        match (self.others, path) {
+            (Others::NotYet | Others::NotThere, "/healthz" | "/readyz" | "/metrics") => {}
+            (Others::NotYet, _) => return starting(),
+            (Others::NotThere, _) => {
+                return text(StatusCode::NOT_FOUND, "there are /healthz, /readyz and /metrics\n".to_owned());
+            }
+        }
         if method != Method::GET && method != Method::HEAD {
             let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n".to_owned());
             refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return refusal;
         }
         match path {
-            "/healthz" => text(StatusCode::OK, "live\n".to_owned()),
             "/readyz" => match (self.ready)().await {
                 Readiness::Ready => text(StatusCode::OK, "ready\n".to_owned()),
                 Readiness::NotReady(why) => {
@@ -97,9 +112,16 @@ impl OpsService {
                 answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(Metrics::CONTENT_TYPE));
                 answer
             }
-            _ => text(StatusCode::NOT_FOUND, "there are /healthz, /readyz and /metrics\n".to_owned()),
+            _ => text(StatusCode::OK, "live\n".to_owned()),
         }
     }
+}
+
+fn starting() -> Response<Full<Bytes>> {
+    let mut response = text(StatusCode::SERVICE_UNAVAILABLE, STARTING.to_owned());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    response
 }
 
 fn text(status: StatusCode, words: String) -> Response<Full<Bytes>> {

@@ -1,22 +1,17 @@
 //! Accepting connections, within bounds, until shutdown; then draining them, within bounds.
 
-use std::convert::Infallible;
-use std::error::Error as StdError;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::body::Body;
-use hyper::{Request, Response};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tower::Service;
 
 use super::connection::{self, Ends};
-use super::{HttpLimits, RequestBody};
+use super::{HttpLimits, HttpService};
 
 /// Pause after an accept that failed for want of something (descriptors, memory): trying again at once would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -57,26 +52,58 @@ pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 ///
 /// A handler's future is dropped when its client hangs up and when draining ends: work that must not stop half way
 /// belongs into a task of its own.
-pub async fn serve<S, B>(
+pub async fn serve<S: HttpService>(
     listener: TcpListener,
     service: S,
     limits: HttpLimits,
     shutdown: CancellationToken,
-) -> Drained
-where
-    S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
-    S::Future: Send,
-    B: Body + Send + 'static,
-    B::Data: Send,
-    B::Error: Into<Box<dyn StdError + Send + Sync>>,
-{
+) -> Drained {
+    let drain_ms = limits.drain_ms;
+    let taken = take_connections(&listener, service, limits, shutdown).await;
+    drop(listener);
+    drain(taken, drain_ms).await
+}
+
+/// Serves until some work is done; gives the listener back with what came of it. For the time in which a process is
+/// live but has no other service yet.
+pub async fn serve_until<S: HttpService, F: Future>(
+    listener: TcpListener,
+    service: S,
+    limits: HttpLimits,
+    work: F,
+) -> (TcpListener, F::Output) {
+    let done = CancellationToken::new();
+    let drain_ms = limits.drain_ms;
+    let finish = async {
+        let output = work.await;
+        done.cancel();
+        output
+    };
+    let (taken, output) = tokio::join!(take_connections(&listener, service, limits, done.clone()), finish);
+    // The next service need not wait for the last clients of this one.
+    tokio::spawn(drain(taken, drain_ms));
+    (listener, output)
+}
+
+/// The connections that are under way when no more are taken, and the way to cut them.
+struct Taken {
+    connections: TaskTracker,
+    cut: CancellationToken,
+}
+
+async fn take_connections<S: HttpService>(
+    listener: &TcpListener,
+    service: S,
+    limits: HttpLimits,
+    shutdown: CancellationToken,
+) -> Taken {
     let protocol = Arc::new(connection::protocol(&limits));
     let limits = Arc::new(limits);
     let seats = Arc::new(Semaphore::new(limits.max_connections));
     let ends = Ends { shutdown: shutdown.clone(), cut: CancellationToken::new() };
     let connections = TaskTracker::new();
 
-    while let Some((stream, peer)) = accept(&listener, &shutdown).await {
+    while let Some((stream, peer)) = accept(listener, &shutdown).await {
         let Some(seat) = take_seat(&seats, &stream) else { continue };
         // Small answers must not wait for an acknowledgement (Nagle); a socket that refuses this is gone already.
         let _ = stream.set_nodelay(true);
@@ -87,8 +114,7 @@ where
             drop(seat);
         });
     }
-    drop(listener);
-    drain(&connections, limits.drain_ms, &ends.cut).await
+    Taken { connections, cut: ends.cut }
 }
 
 /// The next connection; `None` once shutdown was asked for.
@@ -137,7 +163,8 @@ fn take_seat(seats: &Arc<Semaphore>, stream: &TcpStream) -> Option<OwnedSemaphor
 }
 
 /// Waits for the connections to finish, then cuts the rest.
-async fn drain(connections: &TaskTracker, drain_ms: u64, cut: &CancellationToken) -> Drained {
+async fn drain(taken: Taken, drain_ms: u64) -> Drained {
+    let Taken { connections, cut } = taken;
     connections.close();
     if tokio::time::timeout(Duration::from_millis(drain_ms), connections.wait()).await.is_ok() {
         return Drained::Complete;
