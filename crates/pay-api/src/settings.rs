@@ -21,10 +21,6 @@ pub struct Settings {
     pub advance_budget_ms: u64,
     /// How long after its creation the scanner may find a flow, in milliseconds.
     pub first_due_in_ms: u64,
-    /// How long after its creation this process's own timer keeps pushing a flow, in milliseconds.
-    pub timer_bound_ms: u64,
-    /// Most timer-driven advances at once.
-    pub timer_parallelism: usize,
     /// Most rows of one page.
     pub max_page_rows: u32,
     /// Rows of one page when the client does not say.
@@ -43,8 +39,6 @@ impl Settings {
             max_in_flight: api.max_in_flight_requests,
             advance_budget_ms: advance.sync_budget_ms,
             first_due_in_ms: advance.first_due_in_ms,
-            timer_bound_ms: advance.timer_bound_ms,
-            timer_parallelism: advance.timer_max_parallel_flows,
             max_page_rows: 200,
             default_page_rows: 50,
         }

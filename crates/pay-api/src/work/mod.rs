@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::task::TaskTracker;
 
 pub use changes::{Changes, Watch};
-pub use timer::{DueFlows, Timer, TimerSettings};
+pub use timer::TimedAdvance;
 
 /// This process carries as much work as it may; nothing was begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -1,0 +1,13 @@
+//! The HTTP front over an in-memory store and scripted downstreams, through the router, without sockets.
+
+mod auth;
+mod bad_input;
+mod contract;
+mod create;
+mod downstreams;
+mod harness;
+mod observed;
+mod outages;
+mod people;
+mod reads;
+mod waits;
