@@ -1,6 +1,8 @@
 //! Private servers for real, on both flavours: they answer, survive a crash with their data, live side by side, refuse
 //! and allow what the documentation of the accounts says, and do not outlive their owner.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail the test they serve")]
+
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;

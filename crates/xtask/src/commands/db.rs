@@ -42,7 +42,6 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     })
     .await??;
 
-    let phase = Phase::start(format!("starting {} {}", installed.flavor, installed.version));
     let mut server = Server::start(ServerOptions {
         port: arguments.port,
         data_dir: arguments.data_dir,
@@ -50,7 +49,6 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
         ..ServerOptions::with_installed(installed)
     })
     .await?;
-    phase.done();
 
     println!("{}", server.root_url());
     eprintln!("root has no password; the server listens on 127.0.0.1 only. Ctrl-C stops it.");

@@ -12,7 +12,6 @@ use serde::Deserialize;
 use sqlx::Connection as _;
 use sqlx::migrate::Migrator;
 use xtask::db::{Flavor, Server, ServerOptions};
-use xtask::progress::Phase;
 
 use crate::cargo;
 
@@ -48,9 +47,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
 
 /// The metadata of every query in the workspace, from a server with the migrations applied.
 async fn regenerate(root: &Path) -> anyhow::Result<Metadata> {
-    let phase = Phase::start("starting MySQL");
     let mut server = Server::start(ServerOptions::new(Flavor::MySql)).await?;
-    phase.done();
     let url = server.create_schema("query_metadata").await?;
     migrate(&url, &root.join("migrations")).await?;
 

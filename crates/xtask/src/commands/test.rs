@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use tokio::process::Command;
 use xtask::db::{Flavor, Server, ServerOptions};
-use xtask::progress::{Phase, Stopwatch, warn_loudly};
+use xtask::progress::{Stopwatch, warn_loudly};
 
 use crate::cargo;
 
@@ -59,10 +59,8 @@ impl Stand {
         for &flavor in wanted {
             match tokio::task::spawn_blocking(move || xtask::db::provide(flavor)).await? {
                 Ok(installed) => {
-                    let phase = Phase::start(format!("starting {flavor} {}", installed.version));
                     let server = Server::start(ServerOptions::with_installed(installed)).await;
                     stand.servers.push(server.with_context(|| format!("no {flavor} to test on"))?);
-                    phase.done();
                 }
                 Err(reason) => {
                     warn_loudly(&format!("NOT TESTED ON {flavor}: it cannot be had here.\n{reason}"));

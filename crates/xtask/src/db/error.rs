@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
-use super::Flavor;
+use super::{Flavor, Origin};
 
 /// No server program could be had.
 #[derive(Debug, thiserror::Error)]
@@ -41,8 +41,8 @@ pub enum ProvideError {
 /// One source that was tried in vain.
 #[derive(Debug)]
 pub struct Attempt {
-    /// The source, in words.
-    pub source: &'static str,
+    /// Where it was looked for.
+    pub origin: Origin,
     /// Why it gave nothing.
     pub error: SourceError,
 }
@@ -53,7 +53,7 @@ impl fmt::Display for Attempts<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, attempt) in self.0.iter().enumerate() {
             let end = if index + 1 == self.0.len() { "" } else { "\n" };
-            write!(f, "  - {}: {}{end}", attempt.source, attempt.error)?;
+            write!(f, "  - {}: {}{end}", attempt.origin, attempt.error)?;
         }
         Ok(())
     }

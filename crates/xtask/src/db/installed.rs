@@ -1,5 +1,6 @@
 //! A server program that can be run: where it lies, what it is, and the command line that starts it.
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,6 +32,17 @@ pub enum Origin {
     Machine,
     /// The official image.
     Docker,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Override => "the named binary",
+            Self::Unpacked => "Debian packages",
+            Self::Machine => "the machine's installation",
+            Self::Docker => "Docker",
+        })
+    }
 }
 
 /// How to run it.

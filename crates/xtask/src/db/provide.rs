@@ -41,15 +41,16 @@ pub fn provide(flavor: Flavor) -> Result<Installed, ProvideError> {
     }
     let root = cache::root().map_err(|source| ProvideError::Cache { source })?;
     let mut attempts = Vec::new();
-    let sources: [(&'static str, &dyn Fn() -> Result<Installed, SourceError>); 3] = [
-        ("Debian packages", &|| unpacked(flavor, &root)),
-        ("the machine's installation", &|| machine(flavor)),
-        ("Docker", &|| docker(flavor)),
-    ];
-    for (source, attempt) in sources {
-        match attempt() {
+    for origin in [Origin::Unpacked, Origin::Machine, Origin::Docker] {
+        let found = match origin {
+            Origin::Override => continue, // Dealt with above.
+            Origin::Unpacked => unpacked(flavor, &root),
+            Origin::Machine => machine(flavor),
+            Origin::Docker => docker(flavor),
+        };
+        match found {
             Ok(installed) => return Ok(installed),
-            Err(error) => attempts.push(Attempt { source, error }),
+            Err(error) => attempts.push(Attempt { origin, error }),
         }
     }
     Err(ProvideError::Exhausted { flavor, attempts })
@@ -137,8 +138,8 @@ mod tests {
         let error = ProvideError::Exhausted {
             flavor: Flavor::MySql,
             attempts: vec![
-                Attempt { source: "Debian packages", error: SourceError::NoDebianArchive },
-                Attempt { source: "Docker", error: SourceError::NotInstalled { daemon: "mysqld" } },
+                Attempt { origin: Origin::Unpacked, error: SourceError::NoDebianArchive },
+                Attempt { origin: Origin::Docker, error: SourceError::NotInstalled { daemon: "mysqld" } },
             ],
         };
         let text = error.to_string();

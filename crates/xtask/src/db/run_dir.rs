@@ -136,6 +136,8 @@ fn left_over_process(path: &Path) -> Option<Pid> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
+
     use super::*;
 
     #[test]
@@ -165,8 +167,16 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let orphan = base.path().join("mysql-1-0");
         create_dir(&orphan.join("data")).unwrap();
-        let mut child =
-            Command::new("sh").args(["-c", "sleep 300; :"]).arg(orphan.join("data")).spawn().unwrap();
+        let mut child = Command::new("sh")
+            .args(["-c", "echo up; read -r _"])
+            .arg(orphan.join("data"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let _open = child.stdin.take();
+        // Until it speaks, its command line may not be in place yet.
+        child.stdout.take().unwrap().read_exact(&mut [0; 3]).unwrap();
         fs::write(orphan.join("server.pid"), child.id().to_string()).unwrap();
         // Reaps the child, so that the sweep sees it gone.
         let reaper = std::thread::spawn(move || child.wait().unwrap());

@@ -15,6 +15,7 @@ use super::process::ServerProcess;
 use super::run_dir::RunDir;
 use super::settings::ServerOptions;
 use super::{Flavor, ports, provide, template};
+use crate::progress::Phase;
 
 /// How long a graceful stop may take.
 const STOP_LIMIT: Duration = Duration::from_secs(60);
@@ -57,10 +58,14 @@ impl Server {
         let prepared = tokio::task::spawn_blocking(move || Self::prepare(options));
         let mut server =
             prepared.await.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()))?;
+        let phase = Phase::start(format!("starting {} {}", server.flavor(), server.installed.version));
         let mut attempt = 1;
         loop {
             match server.launch().await {
-                Ok(()) => return Ok(server),
+                Ok(()) => {
+                    phase.done();
+                    return Ok(server);
+                }
                 Err(error) if server.may_change_port(&error) && attempt < PORT_ATTEMPTS => {
                     attempt += 1;
                     server.port = ports::free_port()?;
