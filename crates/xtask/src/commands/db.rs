@@ -26,10 +26,6 @@ pub(crate) struct Arguments {
 
 /// Starts the server and holds it until Ctrl-C or SIGTERM.
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
-    // Before the server starts: a signal in between must stop it, not orphan it.
-    let mut interrupt = signal(SignalKind::interrupt()).context("could not listen for Ctrl-C")?;
-    let mut terminate = signal(SignalKind::terminate()).context("could not listen for SIGTERM")?;
-
     let chosen = arguments.flavor;
     let installed = tokio::task::spawn_blocking(move || match chosen {
         Some(flavor) => provide(flavor),
@@ -50,6 +46,9 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     })
     .await?;
 
+    // Only now: until here a signal ends this process as usual, and the server's guard the server.
+    let mut interrupt = signal(SignalKind::interrupt()).context("could not listen for Ctrl-C")?;
+    let mut terminate = signal(SignalKind::terminate()).context("could not listen for SIGTERM")?;
     println!("{}", server.root_url());
     eprintln!("root has no password; the server listens on 127.0.0.1 only. Ctrl-C stops it.");
     tokio::select! {

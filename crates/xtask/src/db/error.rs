@@ -1,4 +1,6 @@
 //! Everything that can go wrong between "I need a server" and "it answers", each with what was tried and what to do.
+//!
+//! Messages are whole: a reason is part of the text, and therefore not a `source` that a reporter would print again.
 
 use std::fmt;
 use std::io;
@@ -11,22 +13,30 @@ use super::{Flavor, Origin};
 #[derive(Debug, thiserror::Error)]
 pub enum ProvideError {
     /// The operator named a binary, and it can't be used. Nothing else was tried.
-    #[error("{variable} names a {flavor} server that cannot be used: {source}. Correct or unset {variable}.")]
+    #[error("{variable} names a {flavor} server that cannot be used: {reason}. Correct or unset {variable}.")]
     Override {
         /// The environment variable.
         variable: &'static str,
         /// The wanted flavour.
         flavor: Flavor,
         /// Why not.
-        source: SourceError,
+        reason: SourceError,
     },
     /// The cache folder could not be worked with.
     #[error(
-        "the cache of database servers cannot be used: {source}. Set PAY_CACHE_DIR to a writable folder."
+        "the cache of database servers cannot be used: {reason}. Set PAY_CACHE_DIR to a writable folder."
     )]
     Cache {
         /// What failed.
-        source: SourceError,
+        reason: SourceError,
+    },
+    /// Neither the reference nor its substitute.
+    #[error("{reference}\n{substitute}")]
+    Neither {
+        /// Why no MySQL.
+        reference: Box<ProvideError>,
+        /// Why no MariaDB either.
+        substitute: Box<ProvideError>,
     },
     /// Every source was tried.
     #[error("no {flavor} server could be had. Tried:\n{}\n{}", Attempts(.attempts), advice(*.flavor))]
@@ -90,14 +100,14 @@ pub enum SourceError {
         stderr: String,
     },
     /// The file system refused.
-    #[error("could not {doing} {}: {source}", path.display())]
+    #[error("could not {doing} {}: {reason}", path.display())]
     Io {
         /// A verb phrase.
         doing: &'static str,
         /// On what.
         path: PathBuf,
         /// The system's answer.
-        source: io::Error,
+        reason: io::Error,
     },
     /// Not installed.
     #[error("{daemon} is neither on PATH nor in the usual folders")]
@@ -137,7 +147,7 @@ pub enum SourceError {
 impl SourceError {
     /// For `map_err`: keeps what was being done, and on what.
     pub(super) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io { doing, path: path.to_path_buf(), source }
+        move |reason| Self::Io { doing, path: path.to_path_buf(), reason }
     }
 }
 
@@ -148,7 +158,7 @@ pub enum ServerError {
     #[error(transparent)]
     Provide(#[from] ProvideError),
     /// Preparing the data directory, or a command around the server, failed. No server is running.
-    #[error("a private server could not be prepared: {0}")]
+    #[error(transparent)]
     Prepare(#[from] SourceError),
     /// No port of the private range is free.
     #[error(
@@ -203,12 +213,12 @@ pub enum ServerError {
         flavor: Flavor,
     },
     /// A signal could not be delivered.
-    #[error("could not signal the {flavor} server: {source}")]
+    #[error("could not signal the {flavor} server: {reason}")]
     Signal {
         /// Which server.
         flavor: Flavor,
         /// The system's answer.
-        source: io::Error,
+        reason: io::Error,
     },
     /// A schema or account name that would need quoting rules.
     #[error("`{name}` is not a usable schema name: 1 to 64 of a-z, 0-9 and _ are")]
@@ -217,11 +227,11 @@ pub enum ServerError {
         name: String,
     },
     /// The server refused a statement.
-    #[error("could not {doing}: {source}")]
+    #[error("could not {doing}: {reason}")]
     Sql {
         /// A verb phrase.
         doing: &'static str,
         /// The server's answer.
-        source: sqlx::Error,
+        reason: sqlx::Error,
     },
 }

@@ -37,9 +37,9 @@ pub fn provide(flavor: Flavor) -> Result<Installed, ProvideError> {
     let variable = flavor.override_variable();
     if let Some(binary) = std::env::var_os(variable).filter(|value| !value.is_empty()) {
         return Installed::native(flavor, Origin::Override, Path::new(&binary))
-            .map_err(|source| ProvideError::Override { variable, flavor, source });
+            .map_err(|reason| ProvideError::Override { variable, flavor, reason });
     }
-    let root = cache::root().map_err(|source| ProvideError::Cache { source })?;
+    let root = cache::root().map_err(|reason| ProvideError::Cache { reason })?;
     let mut attempts = Vec::new();
     for origin in [Origin::Unpacked, Origin::Machine, Origin::Docker] {
         let found = match origin {
@@ -59,14 +59,17 @@ pub fn provide(flavor: Flavor) -> Result<Installed, ProvideError> {
 /// Gets the reference MySQL, or MariaDB where MySQL cannot be had; the answer says which and why.
 ///
 /// # Errors
-/// When neither can be had: why MariaDB, the second choice, could not.
+/// When neither can be had: why, for both.
 pub fn provide_reference() -> Result<Provided, ProvideError> {
     match provide(Flavor::MySql) {
         Ok(installed) => Ok(Provided { installed, instead_of_reference: None }),
-        Err(reason) => {
-            let installed = provide(Flavor::MariaDb)?;
-            Ok(Provided { installed, instead_of_reference: Some(reason) })
-        }
+        Err(reference) => match provide(Flavor::MariaDb) {
+            Ok(installed) => Ok(Provided { installed, instead_of_reference: Some(reference) }),
+            Err(substitute) => Err(ProvideError::Neither {
+                reference: Box::new(reference),
+                substitute: Box::new(substitute),
+            }),
+        },
     }
 }
 

@@ -152,7 +152,7 @@ impl Server {
         let flavor = self.flavor();
         match self.host.as_mut().ok_or(ServerError::NotRunning { flavor })? {
             Host::Process(process) => {
-                let signal = |source| ServerError::Signal { flavor, source };
+                let signal = |reason| ServerError::Signal { flavor, reason };
                 process.signal(Signal::TERM).map_err(signal)?;
                 // A paused server would keep the signal for later.
                 process.signal(Signal::CONT).map_err(signal)?;
@@ -175,7 +175,7 @@ impl Server {
         let flavor = self.flavor();
         match self.host.as_mut().ok_or(ServerError::NotRunning { flavor })? {
             Host::Process(process) => {
-                process.kill().await.map_err(|source| ServerError::Signal { flavor, source })?;
+                process.kill().await.map_err(|reason| ServerError::Signal { flavor, reason })?;
                 self.host = None;
             }
             Host::Container(container) => container.control(&["kill", "--signal", "KILL"]).await?,
@@ -219,7 +219,7 @@ impl Server {
         let flavor = self.flavor();
         match self.host.as_ref().ok_or(ServerError::NotRunning { flavor })? {
             Host::Process(process) => {
-                process.signal(signal).map_err(|source| ServerError::Signal { flavor, source })
+                process.signal(signal).map_err(|reason| ServerError::Signal { flavor, reason })
             }
             Host::Container(container) => Ok(container.control(&[verb]).await?),
         }
@@ -306,7 +306,7 @@ impl Server {
         let log = self.run_dir.log();
         let ended = match self.host.as_mut().ok_or(ServerError::NotRunning { flavor })? {
             Host::Process(process) => {
-                let status = process.exited().map_err(|source| ServerError::Signal { flavor, source })?;
+                let status = process.exited().map_err(|reason| ServerError::Signal { flavor, reason })?;
                 status.map(|status| {
                     let text = fs::read(&log).unwrap_or_default();
                     let text = String::from_utf8_lossy(&text);
@@ -332,7 +332,7 @@ impl Server {
 }
 
 async fn run_at(url: &str, sql: &str) -> Result<(), ServerError> {
-    let failed = |doing| move |source| ServerError::Sql { doing, source };
+    let failed = |doing| move |reason| ServerError::Sql { doing, reason };
     let mut connection =
         MySqlConnection::connect(url).await.map_err(failed("connect to the private server"))?;
     let ran = sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await;
