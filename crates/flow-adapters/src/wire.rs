@@ -9,12 +9,18 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use flow_core::answer::{ErrorCode, Receipt};
 use flow_core::ids::{BizKey, DownstreamRef, RefundOrderNo, Scene, TradeOrderNo, UserId};
 use flow_core::money::{Currency, Money};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// A time as both contracts write it: RFC 3339, UTC, milliseconds.
 pub(crate) fn time_text(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+/// A received body, all of it: serde alone would let bytes that are no text pass in members it skips.
+pub(crate) fn from_json<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Option<T> {
+    serde_json::from_str(std::str::from_utf8(body).ok()?).ok()
 }
 
 /// A request's body.
@@ -95,6 +101,8 @@ pub(crate) struct Movement {
 pub(crate) struct DebitReply<'a> {
     #[serde(borrow)]
     pub(crate) trade_order_no: Cow<'a, str>,
+    /// A refund names its charge too: its failure must not be read as the charge's.
+    pub(crate) refund_order_no: Option<IgnoredAny>,
     pub(crate) status: ChargeStatus,
     user_id: Option<UserId>,
     money: Option<MoneyReply>,

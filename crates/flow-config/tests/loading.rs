@@ -254,7 +254,7 @@ fn every_key_of_the_default_file_is_tested_for_a_wrong_value() {
         if let Some(name) = line.strip_prefix('[') {
             section = name.trim_end_matches(']');
         } else if let Some((key, _)) = line.split_once(" = ").filter(|_| !line.starts_with('#')) {
-            let variable = format!("(\"{}__{}\"", section.to_uppercase(), key.trim().to_uppercase());
+            let variable = format!("\"{}__{}\"", section.to_uppercase(), key.trim().to_uppercase());
             // A filter is any text here; the logger checks it.
             assert!(
                 this.contains(&variable) || key == "filter",

@@ -5,7 +5,7 @@ use flow_core::ids::{OrderRef, Target, TradeOrderNo};
 use serde_json::Value;
 
 use super::{Class, Refusal, Reply, UNPARSABLE, WRONG_ORDER, class_of};
-use crate::wire::{BusinessStatus, ExecutionReply, FactReply};
+use crate::wire::{BusinessStatus, ExecutionReply, FactReply, from_json};
 
 /// What a reply to `POST /business/v1/executions` says. Evidence only: the fact is read next, whatever this is.
 pub fn execution(asked: &TradeOrderNo, reply: Reply<'_>) -> ExecuteAnswer {
@@ -29,7 +29,7 @@ pub fn execution(asked: &TradeOrderNo, reply: Reply<'_>) -> ExecuteAnswer {
 }
 
 fn execution_body(asked: &TradeOrderNo, body: &[u8]) -> ExecuteAnswer {
-    let Ok(reply) = serde_json::from_slice::<ExecutionReply>(body) else {
+    let Some(reply) = from_json::<ExecutionReply>(body) else {
         return ExecuteAnswer::None(UNPARSABLE);
     };
     match (reply.status, reply.owner_order_no.as_deref()) {
@@ -52,7 +52,7 @@ pub fn fact(asked: &Target, reply: Reply<'_>) -> FactAnswer {
 }
 
 fn fact_body(asked: &Target, body: &[u8]) -> FactAnswer {
-    let Ok(reply) = serde_json::from_slice::<FactReply>(body) else {
+    let Some(reply) = from_json::<FactReply>(body) else {
         return FactAnswer::None(UNPARSABLE);
     };
     let differs =

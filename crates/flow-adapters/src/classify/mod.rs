@@ -11,7 +11,7 @@ pub use wallet::{ChargeCall, RefundCall, charge, refund};
 
 use flow_core::answer::{NoAnswer, UnavailableCause, UnknownCause};
 
-use crate::wire::ErrorReply;
+use crate::wire::{ErrorReply, from_json};
 
 /// A complete answer, as it came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,8 +99,7 @@ fn class_of(reply: Reply<'_>) -> Class<'_> {
         429 => return Class::None(throttled),
         _ => {}
     }
-    let code =
-        serde_json::from_slice::<ErrorReply<'_>>(reply.body).map(|error| error.code).unwrap_or_default();
+    let code = from_json::<ErrorReply<'_>>(reply.body).map(|error| error.code).unwrap_or_default();
     let said = (reply.status, code.as_ref());
     if said == NOT_EXECUTED {
         return Class::None(throttled);

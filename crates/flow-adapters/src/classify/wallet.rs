@@ -4,7 +4,7 @@ use flow_core::answer::{ChargeAnswer, ErrorCode, RefundAnswer};
 use flow_core::ids::{RefundOrderNo, TradeOrderNo};
 
 use super::{Class, Refusal, Reply, UNPARSABLE, WRONG_ORDER, class_of};
-use crate::wire::{ChargeStatus, DebitReply, RefundReply, RefundStatus};
+use crate::wire::{ChargeStatus, DebitReply, RefundReply, RefundStatus, from_json};
 
 /// The calls that are answered with a charge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,10 +54,10 @@ pub fn charge(call: ChargeCall, asked: &TradeOrderNo, reply: Reply<'_>) -> Charg
 }
 
 fn charge_body(asked: &TradeOrderNo, body: &[u8]) -> ChargeAnswer {
-    let Ok(reply) = serde_json::from_slice::<DebitReply<'_>>(body) else {
+    let Some(reply) = from_json::<DebitReply<'_>>(body) else {
         return ChargeAnswer::None(UNPARSABLE);
     };
-    if reply.trade_order_no != asked.as_str() {
+    if reply.trade_order_no != asked.as_str() || reply.refund_order_no.is_some() {
         return ChargeAnswer::None(WRONG_ORDER);
     }
     let status = reply.status;
@@ -103,7 +103,7 @@ pub fn refund(call: RefundCall, asked: &RefundOrderNo, reply: Reply<'_>) -> Refu
 }
 
 fn refund_body(asked: &RefundOrderNo, body: &[u8]) -> RefundAnswer {
-    let Ok(reply) = serde_json::from_slice::<RefundReply<'_>>(body) else {
+    let Some(reply) = from_json::<RefundReply<'_>>(body) else {
         return RefundAnswer::None(UNPARSABLE);
     };
     let charge_of_asked = asked.trade_order_no();
