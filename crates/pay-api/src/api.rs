@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use axum::extract::FromRef;
 use flow_core::flow::Flow;
 use flow_core::ids::FlowId;
 use flow_core::ports::{Clock, FlowStore, StoreError};
 use pay_runtime::http::Readiness;
+use pay_runtime::wire::Ready;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::{Caller, KeyRing, WallClock};
@@ -23,6 +25,28 @@ use crate::work::{Changes, Work};
 pub trait ReadyCheck: Send + Sync {
     /// Looks, within bounds of its own.
     async fn check(&self) -> Readiness;
+}
+
+#[async_trait]
+impl ReadyCheck for Ready {
+    async fn check(&self) -> Readiness {
+        self.clone().check().await
+    }
+}
+
+/// What the machinery around the process asks for.
+#[derive(Clone)]
+pub struct Ops {
+    /// For `/readyz`.
+    pub ready: Arc<dyn ReadyCheck>,
+    /// For `/metrics`: every metric as Prometheus text.
+    pub metrics_text: Arc<dyn Fn() -> String + Send + Sync>,
+}
+
+impl FromRef<Arc<Api>> for Ops {
+    fn from_ref(api: &Arc<Api>) -> Ops {
+        api.ops.clone()
+    }
 }
 
 /// The parts of the API, put together by the binary or by a test.
@@ -43,10 +67,8 @@ pub struct Api {
     pub wall_clock: Arc<dyn WallClock>,
     /// What latencies are measured by.
     pub clock: Arc<dyn Clock>,
-    /// For `/readyz`.
-    pub ready: Arc<dyn ReadyCheck>,
-    /// For `/metrics`: every metric as Prometheus text.
-    pub metrics_text: Arc<dyn Fn() -> String + Send + Sync>,
+    /// For the machinery around the process.
+    pub ops: Ops,
     /// Fires when the process is told to stop: waiting clients are answered at once.
     pub stopping: CancellationToken,
 }

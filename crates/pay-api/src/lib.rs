@@ -17,8 +17,8 @@ mod routes;
 mod scenes;
 mod settings;
 
-pub use api::{Api, ReadyCheck};
+pub use api::{Api, Ops, ReadyCheck};
 pub use payment::{MoneyBody, PaymentBody};
-pub use routes::{openapi, router};
+pub use routes::{Late, late_router, openapi, router};
 pub use scenes::Scenes;
 pub use settings::Settings;

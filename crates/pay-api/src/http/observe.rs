@@ -12,17 +12,20 @@ use flow_core::ports::Clock;
 use metrics::{counter, gauge, histogram};
 
 use super::request_id::{RequestId, RequestNotes, X_REQUEST_ID};
-use crate::api::Api;
 use crate::problem::{Code, Problem};
 
 /// Route label of requests that match no route: the path itself is the client's choice, and unbounded.
 const UNMATCHED: &str = "unmatched";
 
 /// Wraps every request.
-pub(crate) async fn observe(State(api): State<Arc<Api>>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn observe(
+    State(clock): State<Arc<dyn Clock>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let request_id = RequestId::of(request.headers());
     let notes = RequestNotes::default();
-    let mut line = AccessLine::begin(&request, request_id.clone(), notes.clone(), Arc::clone(&api.clock));
+    let mut line = AccessLine::begin(&request, request_id.clone(), notes.clone(), clock);
     request.extensions_mut().insert(request_id.clone());
     request.extensions_mut().insert(notes.clone());
 

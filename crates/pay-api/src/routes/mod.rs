@@ -13,12 +13,14 @@ mod list_flows;
 mod openapi;
 mod ops;
 mod release_flow;
+mod starting;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::Request;
 use axum::middleware::from_fn_with_state;
+use flow_core::ports::Clock;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -28,6 +30,7 @@ use crate::http::{observe, panicked};
 use crate::problem::{Code, Problem};
 
 pub use openapi::openapi;
+pub use starting::{Late, late_router};
 
 fn all_routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::with_openapi(openapi::frame())
@@ -49,16 +52,20 @@ fn all_routes() -> OpenApiRouter<Arc<Api>> {
 /// The whole API as a service.
 pub fn router(api: Arc<Api>) -> Router {
     let (router, _) = all_routes().split_for_parts();
-    finish(router, api)
+    finish(router, api, |api| Arc::clone(&api.clock))
 }
 
-fn finish(router: Router<Arc<Api>>, api: Arc<Api>) -> Router {
+/// What every router of ours has around its routes: problems for unknown ones, for panics, and the outermost layer.
+fn finish<S>(router: Router<S>, state: S, clock: impl Fn(&S) -> Arc<dyn Clock>) -> Router
+where
+    S: Clone + Send + Sync + 'static,
+{
     router
         .fallback(no_such_route)
         .method_not_allowed_fallback(no_such_method)
         .layer(CatchPanicLayer::custom(panicked))
-        .layer(from_fn_with_state(Arc::clone(&api), observe))
-        .with_state(api)
+        .layer(from_fn_with_state(clock(&state), observe))
+        .with_state(state)
 }
 
 async fn no_such_route() -> Problem {

@@ -1,8 +1,6 @@
 //! `GET /healthz`, `GET /readyz`, `GET /metrics`: for the machinery around the process. They ask for no API key: keep
 //! them from the public, by the address that is listened on or by the proxy in front.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
@@ -12,7 +10,7 @@ use pay_runtime::metrics::Metrics;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::api::Api;
+use crate::api::Ops;
 use crate::problem::{BUSY_RETRY_S, Code, Problem, refusals};
 
 refusals!(Refusals: NotReady);
@@ -50,17 +48,14 @@ pub(super) async fn healthz() -> Json<HealthView> {
     operation_id = "readyz",
     responses((status = 200, description = "It can", body = HealthView), Refusals),
 )]
-pub(super) async fn readyz(State(api): State<Arc<Api>>) -> Result<Json<HealthView>, Problem> {
-    if api.stopping.is_cancelled() {
-        return Err(not_ready("the process is stopping"));
-    }
-    match api.ready.check().await {
+pub(super) async fn readyz(State(ops): State<Ops>) -> Result<Json<HealthView>, Problem> {
+    match ops.ready.check().await {
         Readiness::Ready => Ok(Json(HealthView { status: "ready" })),
         Readiness::NotReady(why) => Err(not_ready(&why)),
     }
 }
 
-fn not_ready(why: &str) -> Problem {
+pub(super) fn not_ready(why: &str) -> Problem {
     Problem::new(Code::NotReady, format!("not ready: {why}")).retry_after(BUSY_RETRY_S)
 }
 
@@ -74,8 +69,8 @@ fn not_ready(why: &str) -> Problem {
     operation_id = "metrics",
     responses((status = 200, description = "Every metric", body = String, content_type = "text/plain")),
 )]
-pub(super) async fn metrics(State(api): State<Arc<Api>>) -> Response {
-    let mut response = (api.metrics_text)().into_response();
+pub(super) async fn metrics(State(ops): State<Ops>) -> Response {
+    let mut response = (ops.metrics_text)().into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(Metrics::CONTENT_TYPE));
     response
 }

@@ -23,7 +23,7 @@ use flow_testkit::mem_store::MemStore;
 use http_body_util::BodyExt as _;
 use pay_api::auth::{KeyRing, WallClock, hash_key};
 use pay_api::work::{Changes, TimedAdvance, Work};
-use pay_api::{Api, ReadyCheck, Scenes, Settings, router};
+use pay_api::{Api, Ops, ReadyCheck, Scenes, Settings, router};
 use pay_runtime::http::Readiness;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -145,8 +145,10 @@ impl Harness {
             settings,
             wall_clock: Arc::new(TestWallClock(clock.clone())),
             clock: ticks,
-            ready: Arc::clone(&ready) as Arc<_>,
-            metrics_text: Arc::new(|| "flow_open 0\n".to_owned()),
+            ops: Ops {
+                ready: Arc::clone(&ready) as Arc<_>,
+                metrics_text: Arc::new(|| "flow_open 0\n".to_owned()),
+            },
             stopping: stopping.clone(),
         });
         let router = router(Arc::clone(&api));

@@ -1,5 +1,7 @@
 //! The HTTP front over an in-memory store and scripted downstreams, through the router, without sockets.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops there")]
+
 mod auth;
 mod bad_input;
 mod contract;

@@ -1,10 +1,12 @@
 //! Lists, pages, audit log, health.
 
 use axum::body::Body;
+use pay_api::{Late, late_router};
 use serde_json::Value;
+use tower::ServiceExt as _;
 
 use crate::downstreams::Mood;
-use crate::harness::{Harness, ON_CALL, SHOP, request};
+use crate::harness::{Harness, ON_CALL, SHOP, read, request};
 
 async fn ids(harness: &Harness, query: &str) -> Vec<String> {
     let reply = harness.get(ON_CALL, &format!("/payment-flows?{query}")).await;
@@ -96,9 +98,6 @@ async fn health_readiness_and_metrics_ask_for_no_key() {
     assert_eq!((reply.status, reply.text("code")), (503, "not_ready"));
     assert!(reply.text("detail").contains("another version"));
     assert_eq!(harness.get("", "/healthz").await.status, 200, "restarting would not mend it");
-    *harness.ready.0.lock().unwrap() = None;
-    harness.stopping.cancel();
-    assert_eq!(harness.get("", "/readyz").await.status, 503);
 }
 
 #[tokio::test]
@@ -106,4 +105,30 @@ async fn head_is_answered_like_get() {
     let harness = Harness::new();
     let reply = harness.send(request("HEAD", "/healthz", "", &[], Body::empty())).await;
     assert_eq!((reply.status, reply.body), (200, Value::String(String::new())));
+}
+
+#[tokio::test]
+async fn while_the_database_is_not_reached_the_process_is_live_and_not_ready() {
+    let harness = Harness::new();
+    *harness.ready.0.lock().unwrap() = Some("the database is not reached yet".to_owned());
+    let late = Late::default();
+    let clock = std::sync::Arc::clone(&harness.api.clock);
+    let front = late_router(late.clone(), harness.api.ops.clone(), clock);
+    let send = async |request| read(front.clone().oneshot(request).await.unwrap()).await;
+    let get = |path| request("GET", path, SHOP, &[], Body::empty());
+    assert_eq!(send(get("/healthz")).await.status, 200);
+    assert_eq!(send(get("/metrics")).await.status, 200);
+    assert!(send(get("/readyz")).await.text("detail").contains("not reached yet"));
+    for early in [get("/payment-flows/1"), harness.pay_request(SHOP, "k", &harness.body(1), 1)] {
+        let reply = send(early).await;
+        assert_eq!(
+            (reply.status, reply.text("code"), reply.header("retry-after")),
+            (503, "not_ready", Some("1"))
+        );
+        assert_eq!(reply.header("x-request-id"), Some(reply.text("request_id")));
+    }
+    *harness.ready.0.lock().unwrap() = None;
+    late.open(harness.router.clone());
+    assert_eq!(send(get("/readyz")).await.status, 200);
+    assert_eq!(send(harness.pay_request(SHOP, "k", &harness.body(1), 1)).await.status, 201);
 }

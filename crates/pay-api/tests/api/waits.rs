@@ -1,5 +1,10 @@
 //! Waiting, polling, hanging up, being full, and the timer that carries on.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the runtime's own paused clock is what these tests measure by"
+)]
+
 use std::time::Duration;
 
 use flow_core::flow::Trigger;
