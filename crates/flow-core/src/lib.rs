@@ -20,3 +20,4 @@ pub mod money;
 pub mod ports;
 pub mod retry;
 pub mod state;
+pub mod store;
