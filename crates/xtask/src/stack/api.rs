@@ -145,7 +145,13 @@ impl ApiClient {
     ///
     /// # Errors
     /// No HTTP answer came.
-    pub async fn raw(&self, method: Method, path: &str, headers: HeaderMap, body: Vec<u8>) -> anyhow::Result<Reply> {
+    pub async fn raw(
+        &self,
+        method: Method,
+        path: &str,
+        headers: HeaderMap,
+        body: Vec<u8>,
+    ) -> anyhow::Result<Reply> {
         self.send(self.http.request(method, format!("{}{path}", self.base)).headers(headers).body(body)).await
     }
 

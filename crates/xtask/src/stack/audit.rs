@@ -130,9 +130,9 @@ impl Audit {
     }
 
     fn check_flow(&self, flow: &FlowRow, found: &mut Vec<Violation>) {
-        let (charges, refunds, grants, refunded) = self
-            .ledger(flow)
-            .map_or((0, 0, 0, 0), |order| (order.charges, order.refunds, order.grants, order.refunded_amount));
+        let (charges, refunds, grants, refunded) = self.ledger(flow).map_or((0, 0, 0, 0), |order| {
+            (order.charges, order.refunds, order.grants, order.refunded_amount)
+        });
         let name = format!(
             "flow {} ({}) in {}: charges {charges}, refunds {refunds}, grants {grants}",
             flow.id, flow.trade_order_no, flow.status
@@ -154,7 +154,9 @@ impl Audit {
             "PAYED" => check("I3", charges == 1 && refunds == 0),
             "REFUNDING" => check("I4", charges == 1 && grants == 0),
             "PAYING" => check("I5", refunds == 0 && grants == 0),
-            other => found.push(Violation { invariant: "I6", what: format!("flow {} is in {other:?}", flow.id) }),
+            other => {
+                found.push(Violation { invariant: "I6", what: format!("flow {} is in {other:?}", flow.id) })
+            }
         }
     }
 

@@ -13,7 +13,10 @@ pub struct Patience {
 
 impl Patience {
     /// Begins now.
-    #[allow(clippy::disallowed_methods, reason = "tests and demo watch the product from outside, by the real clock")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "tests and demo watch the product from outside, by the real clock"
+    )]
     pub fn of(within: Duration) -> Patience {
         Patience { since: Instant::now(), within }
     }

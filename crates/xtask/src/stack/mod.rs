@@ -63,8 +63,6 @@ pub struct StackOptions {
     pub sim_in_memory: bool,
     /// Settings that differ from the defaults.
     pub tuning: Tuning,
-    /// Environment of API and scanner on top of ours; `PAY__SECTION__KEY` wins over the configuration file.
-    pub env: Vec<(String, String)>,
 }
 
 /// Longest time any of the processes may need to be ready.
@@ -73,6 +71,8 @@ const READY: Duration = Duration::from_secs(30);
 /// Running processes. Dropped, it kills them all.
 pub struct Stack {
     options: StackOptions,
+    /// Of API and scanner, on top of ours.
+    env: Vec<(String, String)>,
     sim: Option<Process>,
     apis: Vec<Process>,
     scanners: Vec<Process>,
@@ -93,6 +93,7 @@ impl Stack {
         let sim_port = free_port()?;
         let mut stack = Stack {
             options,
+            env: Vec::new(),
             sim: None,
             apis: Vec::new(),
             scanners: Vec::new(),
@@ -175,7 +176,8 @@ impl Stack {
     pub async fn kill_and_restart_api(&mut self, index: usize) -> anyhow::Result<()> {
         self.apis[index].kill().await?;
         let process = self.spawn_service("pay-api", index, self.api_ports[index])?;
-        self.apis[index] = ready(process, &format!("http://127.0.0.1:{}/readyz", self.api_ports[index])).await?;
+        self.apis[index] =
+            ready(process, &format!("http://127.0.0.1:{}/readyz", self.api_ports[index])).await?;
         Ok(())
     }
 
@@ -204,7 +206,7 @@ impl Stack {
             name: format!("{name}-{index}"),
             binary: self.options.profile.binary(name),
             args: vec!["--config".to_owned(), config.display().to_string()],
-            env: self.options.env.clone(),
+            env: self.env.clone(),
             log: self.options.dir.join(format!("{name}-{index}.log")),
         })
     }
@@ -226,9 +228,10 @@ impl Stack {
         })
     }
 
-    /// Changes the environment that API and scanner are started with from now on.
+    /// Changes the environment that API and scanner are started with from now on; `PAY__SECTION__KEY` wins over the
+    /// configuration file.
     pub fn set_env(&mut self, env: &[(&str, &str)]) {
-        self.options.env = env.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        self.env = env.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     }
 
     /// SIGTERM to an API process, and waits for its end; the exit status.
@@ -330,7 +333,11 @@ async fn ready(mut process: Process, url: &str) -> anyhow::Result<Process> {
     let patience = Patience::of(READY);
     while !patience.is_over() {
         if let Some(status) = process.exited()? {
-            anyhow::bail!("{} exited with {status} before it was ready:\n{}", process.name(), process.log_tail());
+            anyhow::bail!(
+                "{} exited with {status} before it was ready:\n{}",
+                process.name(),
+                process.log_tail()
+            );
         }
         if let Ok(answer) = client.get(url).send().await
             && answer.status().is_success()

@@ -101,7 +101,11 @@ impl Process {
             Ok(status) => Ok(status?),
             Err(_) => {
                 self.kill().await?;
-                anyhow::bail!("{} did not stop within {within:?} of SIGTERM:\n{}", self.name(), self.log_tail())
+                anyhow::bail!(
+                    "{} did not stop within {within:?} of SIGTERM:\n{}",
+                    self.name(),
+                    self.log_tail()
+                )
             }
         }
     }

@@ -121,9 +121,17 @@ impl SimClient {
     /// # Errors
     /// No answer.
     pub async fn all_ledgers(&self) -> anyhow::Result<Vec<OrderLedger>> {
-        let text =
-            self.http.get(format!("{}/ledger/dump", self.base)).send().await?.error_for_status()?.text().await?;
-        text.lines().map(|line| serde_json::from_str(line).context("a line of the ledger is no JSON")).collect()
+        let text = self
+            .http
+            .get(format!("{}/ledger/dump", self.base))
+            .send()
+            .await?
+            .error_for_status()?
+            .text()
+            .await?;
+        text.lines()
+            .map(|line| serde_json::from_str(line).context("a line of the ledger is no JSON"))
+            .collect()
     }
 
     /// Waits until the simulator has seen so many calls of an order.
@@ -147,6 +155,36 @@ impl SimClient {
             response.status().is_success(),
             "the simulator has not seen {count} {call} calls of {trade_order_no} within {within:?}"
         );
+        Ok(())
+    }
+
+    /// Waits until so many calls of a kind have reached the simulator, of whatever order; a fault may still strike them.
+    ///
+    /// # Errors
+    /// Not within the time.
+    pub async fn wait_for_arrivals(&self, call: &str, count: u32, within: Duration) -> anyhow::Result<()> {
+        self.wait_for_any(call, "arrived", count, within).await
+    }
+
+    /// Waits until so many calls of a kind have taken effect, of whatever order.
+    ///
+    /// # Errors
+    /// Not within the time.
+    pub async fn wait_for_applied(&self, call: &str, count: u32, within: Duration) -> anyhow::Result<()> {
+        self.wait_for_any(call, "applied", count, within).await
+    }
+
+    async fn wait_for_any(
+        &self,
+        call: &str,
+        moment: &str,
+        count: u32,
+        within: Duration,
+    ) -> anyhow::Result<()> {
+        let timeout_ms = within.as_millis();
+        let url = format!("{}/wait?call={call}&at={moment}&count={count}&timeout_ms={timeout_ms}", self.base);
+        let response = self.http.get(url).send().await?;
+        anyhow::ensure!(response.status().is_success(), "fewer than {count} {call} calls within {within:?}");
         Ok(())
     }
 
