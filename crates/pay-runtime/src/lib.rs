@@ -6,5 +6,7 @@
 
 pub mod http;
 pub mod metrics;
+pub mod process;
 pub mod shutdown;
 pub mod telemetry;
+pub mod wire;

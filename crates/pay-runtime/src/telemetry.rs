@@ -32,9 +32,7 @@ pub enum TelemetryError {
 /// # Errors
 /// [`TelemetryError`].
 pub fn install(config: &LogConfig) -> Result<(), TelemetryError> {
-    let filter = EnvFilter::builder()
-        .parse(&config.filter)
-        .map_err(|source| TelemetryError::BadFilter { filter: config.filter.clone(), source })?;
+    let filter = filter(config)?;
     let registry = tracing_subscriber::registry().with(filter);
     match config.format {
         LogFormat::Json => registry
@@ -51,6 +49,20 @@ pub fn install(config: &LogConfig) -> Result<(), TelemetryError> {
     }
     std::panic::set_hook(Box::new(log_panic));
     Ok(())
+}
+
+/// Whether [`install`] would take this.
+///
+/// # Errors
+/// [`TelemetryError::BadFilter`].
+pub fn check(config: &LogConfig) -> Result<(), TelemetryError> {
+    filter(config).map(drop)
+}
+
+fn filter(config: &LogConfig) -> Result<EnvFilter, TelemetryError> {
+    EnvFilter::builder()
+        .parse(&config.filter)
+        .map_err(|source| TelemetryError::BadFilter { filter: config.filter.clone(), source })
 }
 
 fn log_panic(panic: &PanicHookInfo<'_>) {

@@ -1,0 +1,129 @@
+//! From configuration to the parts that a binary works with: store, downstream systems, advancer, timer.
+//!
+//! Order at start: configuration checked → database reached → schema the one this program was built for → server one
+//! that keeps the promises. While the database is away or its schema is not migrated yet, the process waits, live and
+//! not ready: restarting it would not help. A server that must not be trusted with money ends it.
+
+mod database;
+mod flows;
+mod ready;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use flow_adapters::{NoWake, Timer, TimerDriver, TimerOptions};
+use flow_config::Config;
+use flow_core::advance::Advancer;
+use flow_core::ports::{Clock, FlowStore, SystemClock, SystemJitter, WakeQueue};
+use flow_core::store::MySqlStore;
+use tokio_util::sync::CancellationToken;
+
+pub use database::{DatabaseError, Insisted};
+pub use flows::DownstreamError;
+pub use ready::Ready;
+
+use crate::shutdown::Exit;
+
+/// Who takes the wake-ups that advancing a flow asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WakeChoice {
+    /// Nobody: this process finds what is due in the database.
+    Nobody,
+    /// A timer in this process; [`Parts::timer`] must be run.
+    Timer,
+}
+
+/// What to do while the database cannot be used yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    /// Try again, with growing pauses, until it can or until told to stop.
+    Forever,
+    /// Give up.
+    OneTry,
+}
+
+/// The parts of a process.
+pub struct Parts {
+    /// The one shared truth.
+    pub store: Arc<dyn FlowStore>,
+    /// The only writer of states.
+    pub advancer: Arc<Advancer>,
+    /// The clock that both of them use.
+    pub clock: Arc<dyn Clock>,
+    /// With [`WakeChoice::Timer`]: what carries the wake-ups out.
+    pub timer: Option<TimerDriver>,
+    mysql: Arc<MySqlStore>,
+}
+
+/// Why a process cannot be put together.
+#[derive(Debug, thiserror::Error)]
+pub enum WireError {
+    /// A client could not be made.
+    #[error(transparent)]
+    Downstream(#[from] DownstreamError),
+    /// The database cannot be used.
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
+    /// Told to stop while waiting for the database.
+    #[error("told to stop before the database could be used; nothing was done")]
+    Stopped,
+}
+
+impl WireError {
+    /// How the process is to end.
+    pub const fn exit(&self) -> Exit {
+        match self {
+            WireError::Downstream(_) => Exit::BadConfig,
+            WireError::Database(error) => error.exit(),
+            WireError::Stopped => Exit::Done,
+        }
+    }
+}
+
+/// Puts the parts together. From the moment this returns, `ready` answers by looking at the database.
+///
+/// # Errors
+/// [`WireError`].
+pub async fn wire(
+    config: &Config,
+    wake: WakeChoice,
+    patience: Patience,
+    ready: &Ready,
+    stop: &CancellationToken,
+) -> Result<Parts, WireError> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let downstreams = flows::downstreams(config, Arc::clone(&clock))?;
+    let mysql = Arc::new(database::connect(&config.database, patience, ready, stop).await?);
+    ready.look_at(Arc::clone(&mysql));
+
+    let (wake, timer): (Arc<dyn WakeQueue>, Option<TimerDriver>) = match wake {
+        WakeChoice::Nobody => (Arc::new(NoWake), None),
+        WakeChoice::Timer => {
+            let (timer, driver) = Timer::new(TimerOptions::from(&config.advance));
+            (Arc::new(timer), Some(driver))
+        }
+    };
+    let store: Arc<dyn FlowStore> = mysql.clone();
+    let advancer = Advancer::new(
+        Arc::clone(&store),
+        downstreams,
+        wake,
+        Arc::clone(&clock),
+        Arc::new(SystemJitter),
+        flows::advance_settings(&config.advance),
+    );
+    Ok(Parts { store, advancer: Arc::new(advancer), clock, timer, mysql })
+}
+
+impl Parts {
+    /// Lets the writes that were handed over be carried out, for at most so long, and closes the connections. The last
+    /// thing a process does.
+    pub async fn close(&self, limit_ms: u64) {
+        if !self.mysql.close(Duration::from_millis(limit_ms)).await {
+            tracing::warn!(
+                limit_ms,
+                "not every write was carried out in time; the scanner finds what remains"
+            );
+        }
+    }
+}

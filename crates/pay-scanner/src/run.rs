@@ -1,0 +1,147 @@
+//! The two ways to run: one round, or rounds until told to stop.
+
+use std::sync::Arc;
+
+use flow_config::Config;
+use flow_core::ports::SystemJitter;
+use pay_runtime::http::{HttpLimits, OpsService, bind, serve};
+use pay_runtime::metrics::Metrics;
+use pay_runtime::process::explain;
+use pay_runtime::shutdown::{self, Exit};
+use pay_runtime::wire::{Parts, Patience, Ready, WakeChoice, wire};
+use pay_scanner::advance::AdvanceDue;
+use pay_scanner::report::{PartitionEnd, RoundReport};
+use pay_scanner::round::{Sweep, SweepSettings};
+use pay_scanner::summary;
+use tokio_util::sync::CancellationToken;
+
+fn sweep(config: &Config, parts: &Parts) -> Sweep {
+    let settings = SweepSettings {
+        partitions: config.scanner.partitions,
+        page_rows: config.scanner.page_rows,
+        max_parallel_flows: config.scanner.max_parallel_flows,
+    };
+    let advance =
+        AdvanceDue::new(Arc::clone(&parts.store), Arc::clone(&parts.advancer), config.scanner.budget_ms);
+    Sweep::new(Arc::clone(&parts.store), Arc::new(advance), Arc::clone(&parts.clock), settings)
+}
+
+/// One round. What it came to is said on standard output.
+pub(crate) async fn once(config: Config) -> Exit {
+    let stop = match shutdown::on_signals() {
+        Ok(stop) => stop,
+        Err(error) => return failed("signals cannot be listened to", &error),
+    };
+    let parts = match wire(&config, WakeChoice::Nobody, Patience::OneTry, &Ready::default(), &stop).await {
+        Ok(parts) => parts,
+        Err(error) => {
+            failed("not started", &error);
+            return error.exit();
+        }
+    };
+    let round = sweep(&config, &parts).round(0, &stop).await;
+    parts.close(config.scanner.shutdown_drain_ms).await;
+    match round {
+        Ok(report) => {
+            say(&report);
+            let incomplete = report.ended(PartitionEnd::Stopped) + report.ended(PartitionEnd::LeaseLost);
+            if incomplete == 0 && !stop.is_cancelled() { Exit::Done } else { Exit::Failed }
+        }
+        Err(error) => {
+            say(&error.report);
+            failed("the round failed", &error)
+        }
+    }
+}
+
+#[allow(clippy::print_stdout, reason = "the answer to --once")]
+fn say(report: &RoundReport) {
+    let tally = report.tally;
+    println!(
+        "seen {}, advanced {}, repeated {}, overtaken {}, held {}, failed {}, left {}, in {} ms",
+        tally.seen,
+        tally.advanced,
+        tally.repeated,
+        tally.overtaken,
+        tally.held,
+        tally.failed,
+        tally.left,
+        report.took_ms
+    );
+    for (end, words) in [
+        (PartitionEnd::HeldElsewhere, "skipped: another process is sweeping them"),
+        (PartitionEnd::LeaseLost, "not finished: the lease was lost"),
+        (PartitionEnd::Stopped, "not finished: told to stop"),
+        (PartitionEnd::StoreFailed, "not finished: the database failed"),
+    ] {
+        let partitions = report.partitions.iter().filter(|partition| partition.end == end);
+        let numbers: Vec<String> = partitions.map(|partition| partition.partition.to_string()).collect();
+        if !numbers.is_empty() {
+            println!("partitions {} {words}", numbers.join(", "));
+        }
+    }
+}
+
+/// Rounds until told to stop. Health and metrics are served from the start: while the database is away, the process is
+/// live and not ready, and goes on trying.
+pub(crate) async fn daemon(config: Config) -> Exit {
+    let stop = match shutdown::on_signals() {
+        Ok(stop) => stop,
+        Err(error) => return failed("signals cannot be listened to", &error),
+    };
+    let metrics = match Metrics::install() {
+        Ok(metrics) => metrics,
+        Err(error) => return failed("not started", &error),
+    };
+    let listener = match bind(config.scanner.listen).await {
+        Ok(listener) => listener,
+        Err(error) => return failed("the address of [scanner] listen cannot be listened on", &error),
+    };
+    tracing::info!(listen = %config.scanner.listen, "serving health and metrics");
+    // Answered until the very end: somebody may want to see the drain.
+    let down = CancellationToken::new();
+    let ready = Ready::stopping_with(stop.clone());
+    let asked = ready.clone();
+    let ops = OpsService::new(metrics.clone(), move || asked.clone().check());
+    let server = tokio::spawn(serve(listener, ops, HttpLimits::from(&config.scanner), down.clone()));
+    tokio::spawn(metrics.upkeep(down.clone()));
+
+    let exit = match wire(&config, WakeChoice::Nobody, Patience::Forever, &ready, &stop).await {
+        Ok(parts) => {
+            rounds(&config, &parts, &stop).await;
+            parts.close(config.scanner.shutdown_drain_ms).await;
+            Exit::Done
+        }
+        Err(error) => {
+            failed("not started", &error);
+            error.exit()
+        }
+    };
+    down.cancel();
+    if let Err(error) = server.await {
+        tracing::error!(%error, "the health server ended in a panic");
+    }
+    tracing::info!("stopped");
+    exit
+}
+
+async fn rounds(config: &Config, parts: &Parts, stop: &CancellationToken) {
+    let attention_tries = config.advance.attention_after_tries;
+    let interval_ms = config.scanner.summary_interval_ms;
+    tokio::spawn(summary::run(Arc::clone(&parts.store), attention_tries, interval_ms, stop.clone()));
+
+    let sweep = sweep(config, parts);
+    let mut rounds =
+        Box::pin(pay_scanner::daemon::run(&sweep, &SystemJitter, config.scanner.round_interval_ms, stop));
+    tokio::select! {
+        () = &mut rounds => {}
+        () = stop.cancelled() => {
+            shutdown::bounded(config.scanner.shutdown_drain_ms, "rows under way", rounds).await;
+        }
+    }
+}
+
+fn failed(what: &str, error: &dyn std::error::Error) -> Exit {
+    tracing::error!(error = explain(error), "{what}");
+    Exit::Failed
+}
