@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use chrono::DateTime;
 use far_server::{config, gated, impatient_wallet, read_request, start, wallet, write_answer};
+use flow_adapters::{HttpWallet, TransportError};
+use flow_config::TransportConfig;
 use flow_core::answer::{Answered, ChargeAnswer, FactAnswer, NoAnswer, UnavailableCause, UnknownCause};
 use flow_core::flow::RefundReason;
 use flow_core::ids::{BizKey, FlowId, RefundOrderNo, Scene, Target, TradeOrderNo, UserId};
@@ -121,6 +123,35 @@ async fn a_refused_connection_is_surely_not_made() {
     let not_connected = NoAnswer::Unavailable { cause: UnavailableCause::NotConnected, retry_after_ms: None };
     assert_eq!(answer, ChargeAnswer::None(not_connected));
     assert_eq!(request_id, None);
+}
+
+/// The other side is no TLS server: the request has surely not left.
+#[tokio::test]
+async fn a_failed_handshake_is_surely_not_made() {
+    let requests = Arc::new(AtomicU32::new(0));
+    let counter = Arc::clone(&requests);
+    let addr = start(move |mut stream: TcpStream| {
+        let counter = Arc::clone(&counter);
+        async move {
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await;
+            if read_request(&mut stream).await.is_some() {
+                counter.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    })
+    .await;
+    let base_url = format!("https://{addr}").parse().unwrap();
+    let wallet = match HttpWallet::new(&TransportConfig { base_url, ..config(addr) }) {
+        Ok(wallet) => wallet,
+        Err(TransportError::Client(error)) => {
+            eprintln!("not tested: this machine has no CA certificates ({error})");
+            return;
+        }
+        Err(error @ TransportError::BearerToken) => panic!("{error}"),
+    };
+    let not_connected = NoAnswer::Unavailable { cause: UnavailableCause::NotConnected, retry_after_ms: None };
+    assert_eq!(wallet.debit(&order()).await.answer, ChargeAnswer::None(not_connected));
+    assert_eq!(requests.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test]

@@ -37,7 +37,7 @@ impl DatabaseConfig {
         let max_batch_rows = table.whole("max_batch_rows", 1..=1_000);
         let queue_rows = table.whole("queue_rows", 1..=1_000_000);
         let acquire_timeout_ms = table.whole("acquire_timeout_ms", 10..=60_000);
-        let statement_timeout_ms = table.whole("statement_timeout_ms", 10..=600_000);
+        let statement_timeout_ms = table.whole("statement_timeout_ms", 100..=600_000);
         let accept_weak_durability = table.flag("accept_weak_durability");
         let accept_non_strict_sql_mode = table.flag("accept_non_strict_sql_mode");
         let accept_missing_guards = table.flag("accept_missing_guards");

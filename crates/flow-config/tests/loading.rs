@@ -121,7 +121,7 @@ fn each_wrong_value_is_named() {
         (
             "DATABASE__STATEMENT_TIMEOUT_MS",
             "x",
-            "database.statement_timeout_ms: must be 10 to 600000, is \"x\"",
+            "database.statement_timeout_ms: must be 100 to 600000, is \"x\"",
         ),
         ("DATABASE__ACCEPT_WEAK_DURABILITY", "yes", "database.accept_weak_durability: must be true or false"),
         (
