@@ -15,6 +15,10 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Watch payments survive lost answers, double clicks, missed deadlines and a killed process.
+    Demo(commands::demo::Arguments),
+    /// Measure the product beside references on the same machine.
+    Bench(commands::bench::Arguments),
     /// Start a private database server, print its URL and keep it until Ctrl-C.
     Db(commands::db::Arguments),
     /// Provide both database servers, build, and run every test there is.
@@ -26,6 +30,8 @@ enum Command {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
+        Command::Demo(arguments) => commands::demo::run(arguments).await,
+        Command::Bench(arguments) => commands::bench::run(arguments).await,
         Command::Db(arguments) => commands::db::run(arguments).await,
         Command::Test(arguments) => commands::test::run(arguments).await,
         Command::Sqlx(arguments) => commands::sqlx::run(arguments).await,

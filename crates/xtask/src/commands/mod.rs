@@ -1,6 +1,8 @@
 //! One module per command, each with its `Arguments` and its `run`. Commands don't call each other; what two of them
 //! need lies in the library or in `cargo`.
 
+pub(crate) mod bench;
 pub(crate) mod db;
+pub(crate) mod demo;
 pub(crate) mod sqlx;
 pub(crate) mod test;

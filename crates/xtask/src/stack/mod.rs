@@ -9,6 +9,7 @@ mod audit;
 mod clock;
 mod config;
 mod process;
+mod schema;
 mod sim;
 
 use std::path::PathBuf;
@@ -22,6 +23,7 @@ pub use audit::{Audit, FlowRow, Violation};
 pub use clock::{Patience, utc_now};
 pub use config::{CALLER, Keys, Tuning};
 pub use process::{Process, ProcessOptions, free_port, wait_until};
+pub use schema::{Schema, migrate};
 pub use sim::{OrderCalls, OrderLedger, SimClient};
 
 /// Which build of the binaries to run.
@@ -101,23 +103,9 @@ impl Stack {
             api_ports: Vec::new(),
             scanner_ports: Vec::new(),
         };
-        stack.migrate().await?;
+        migrate(&stack.options.profile.binary("pay-api"), &stack.options.migrate_url).await?;
         stack.start_sim().await?;
         Ok(stack)
-    }
-
-    async fn migrate(&self) -> anyhow::Result<()> {
-        let output = tokio::process::Command::new(self.options.profile.binary("pay-api"))
-            .args(["migrate", "--url", &self.options.migrate_url])
-            .output()
-            .await
-            .context("can not run pay-api migrate; were the binaries built?")?;
-        anyhow::ensure!(
-            output.status.success(),
-            "pay-api migrate failed:\n{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        Ok(())
     }
 
     /// Starts the simulator, or starts it again after [`Process::kill`].
