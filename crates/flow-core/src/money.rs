@@ -66,9 +66,24 @@ impl From<Currency> for String {
 
 /// A positive amount of one currency, frozen on the flow at creation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Unchecked")]
 pub struct Money {
     amount: i64,
     currency: Currency,
+}
+
+/// Money as it was written down somewhere, before the amount is checked.
+#[derive(Deserialize)]
+struct Unchecked {
+    amount: i64,
+    currency: Currency,
+}
+
+impl TryFrom<Unchecked> for Money {
+    type Error = AmountError;
+    fn try_from(read: Unchecked) -> Result<Money, AmountError> {
+        Money::new(read.amount, read.currency)
+    }
 }
 
 /// Why a number is no amount.
@@ -123,6 +138,8 @@ mod tests {
         assert!(Money::new(i64::MAX, cny.clone()).is_ok());
         for bad in [0, -1, i64::MIN] {
             assert_eq!(Money::new(bad, cny.clone()), Err(AmountError));
+            let written = format!(r#"{{"amount":{bad},"currency":"CNY"}}"#);
+            assert!(serde_json::from_str::<Money>(&written).is_err(), "{written}");
         }
     }
 }
