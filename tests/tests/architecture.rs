@@ -342,14 +342,26 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The lines of a file that are code, with their numbers: no comments, and nothing from its unit tests on.
+/// The lines of a file that are code, with their numbers: no comments, and nothing of its unit tests.
 fn code_of(file: &Path) -> Vec<(usize, String)> {
     let text = read(file);
-    let numbered = text.lines().enumerate().map(|(index, line)| (index + 1, line));
-    let code = numbered.take_while(|(_, line)| line.trim() != "#[cfg(test)]");
-    code.map(|(number, line)| (number, line.split("//").next().unwrap_or_default().to_owned()))
-        .filter(|(_, line)| !line.trim().is_empty())
-        .collect()
+    let mut code = Vec::new();
+    let mut lines = text.lines().enumerate();
+    while let Some((index, line)) = lines.next() {
+        if line.trim() == "#[cfg(test)]" {
+            let tested = lines.next().map_or("", |(_, next)| next.trim());
+            if tested.starts_with("mod ") && tested.ends_with('{') {
+                // Unit tests close a file.
+                break;
+            }
+            continue;
+        }
+        let line = line.split("//").next().unwrap_or_default();
+        if !line.trim().is_empty() {
+            code.push((index + 1, line.to_owned()));
+        }
+    }
+    code
 }
 
 /// Whether the line names exactly this word or path: `ports` is not in `reports`, nor in a string.
