@@ -57,13 +57,16 @@ pub fn run(main: impl Future<Output = Exit>) -> ExitCode {
     exit.into()
 }
 
-/// An error with its causes, in one line.
+/// An error with its causes, in one line. A cause that its error has quoted already is not said twice.
 pub fn explain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        // Writing into a string does not fail.
-        let _ = write!(text, ": {error}");
+        let words = error.to_string();
+        if !text.ends_with(&words) {
+            // Writing into a string does not fail.
+            let _ = write!(text, ": {words}");
+        }
         cause = error.source();
     }
     text
@@ -77,8 +80,14 @@ mod tests {
     #[error("could not pay")]
     struct Outer(#[source] std::io::Error);
 
+    #[derive(Debug, thiserror::Error)]
+    #[error("could not buy: {0}")]
+    struct Quoting(#[source] Outer);
+
     #[test]
-    fn an_explanation_has_every_cause() {
-        assert_eq!(explain(&Outer(std::io::Error::other("no money"))), "could not pay: no money");
+    fn an_explanation_has_every_cause_once() {
+        let outer = || Outer(std::io::Error::other("no money"));
+        assert_eq!(explain(&outer()), "could not pay: no money");
+        assert_eq!(explain(&Quoting(outer())), "could not buy: could not pay: no money");
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Standard error, so that standard output stays a program's own.
 
+use std::io::IsTerminal as _;
 use std::panic::PanicHookInfo;
 
 use flow_config::{LogConfig, LogFormat};
@@ -45,7 +46,9 @@ pub fn install(config: &LogConfig) -> Result<(), TelemetryError> {
                     .with_writer(std::io::stderr),
             )
             .try_init()?,
-        LogFormat::Pretty => registry.with(fmt::layer().with_writer(std::io::stderr)).try_init()?,
+        LogFormat::Pretty => registry
+            .with(fmt::layer().with_ansi(std::io::stderr().is_terminal()).with_writer(std::io::stderr))
+            .try_init()?,
     }
     std::panic::set_hook(Box::new(log_panic));
     Ok(())

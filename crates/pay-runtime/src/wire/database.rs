@@ -27,8 +27,8 @@ pub enum DatabaseError {
     #[error("the database server is refused; nothing was started: {weak}; change it there{insist}", weak = list(.0), insist = Insisted::on(.0))]
     Refused(ServerRefused),
     /// It does not answer.
-    #[error("the database cannot be used; nothing was started")]
-    Away(#[source] ConnectError),
+    #[error(transparent)]
+    Away(ConnectError),
     /// It has another schema.
     #[error("{0}")]
     Schema(SchemaMismatch),
