@@ -108,9 +108,23 @@ impl fmt::Display for Weakness {
 )]
 pub struct ServerRefused(pub Vec<Weakness>);
 
+/// What a server says of itself, as text.
+#[derive(Debug, Clone)]
+struct Facts {
+    version: String,
+    sql_mode: String,
+    flush_log: String,
+    sync_binlog: String,
+    log_bin: String,
+    binlog_format: String,
+    read_only: String,
+    /// `OFF` where the server was built without.
+    galera: String,
+}
+
 /// Everything that is weak about the server behind a connection.
 pub(super) async fn weaknesses(connection: &mut MySqlConnection) -> Result<Vec<Weakness>, sqlx::Error> {
-    let settings = sqlx::query!(
+    let told = sqlx::query!(
         "SELECT VERSION() AS `version!`, @@GLOBAL.sql_mode AS `sql_mode!: String`, \
            CAST(@@GLOBAL.innodb_flush_log_at_trx_commit AS CHAR) AS `flush_log!: String`, \
            CAST(@@GLOBAL.sync_binlog AS CHAR) AS `sync_binlog!: String`, \
@@ -122,28 +136,41 @@ pub(super) async fn weaknesses(connection: &mut MySqlConnection) -> Result<Vec<W
     .await?;
     // Exists on servers built with Galera alone.
     let galera = sqlx::query!("SHOW GLOBAL VARIABLES LIKE 'wsrep_on'").fetch_optional(&mut *connection).await?;
-    let galera = galera.and_then(|row| row.Value).unwrap_or_else(|| "OFF".to_owned());
-    let strict = settings.sql_mode.split(',').any(|mode| matches!(mode, "STRICT_TRANS_TABLES" | "STRICT_ALL_TABLES"));
-    let writes_binlog = settings.log_bin != "0";
-    let replicates_rows = matches!(settings.binlog_format.as_str(), "ROW" | "MIXED");
-    let found = [
-        (Setting::Version, old_enough(&settings.version), settings.version.clone()),
-        (Setting::SqlMode, strict, settings.sql_mode),
-        (Setting::FlushLogAtCommit, settings.flush_log == "1", settings.flush_log),
-        (Setting::SyncBinlog, !writes_binlog || settings.sync_binlog == "1", settings.sync_binlog),
-        (Setting::BinlogFormat, !writes_binlog || replicates_rows, settings.binlog_format),
-        (Setting::ReadOnly, matches!(settings.read_only.as_str(), "0" | "OFF"), settings.read_only),
-        (Setting::Galera, galera == "OFF", galera),
-    ];
-    let mut weak: Vec<Weakness> = found
-        .into_iter()
-        .filter(|(_, fine, _)| !fine)
-        .map(|(setting, _, value)| Weakness { setting, value })
-        .collect();
+    let mut weak = judge(Facts {
+        version: told.version,
+        sql_mode: told.sql_mode,
+        flush_log: told.flush_log,
+        sync_binlog: told.sync_binlog,
+        log_bin: told.log_bin,
+        binlog_format: told.binlog_format,
+        read_only: told.read_only,
+        galera: galera.and_then(|row| row.Value).unwrap_or_else(|| "OFF".to_owned()),
+    });
     if let Some(value) = guards_wrong(connection).await? {
         weak.push(Weakness { setting: Setting::GuardTriggers, value });
     }
     Ok(weak)
+}
+
+/// What is weak about a server that says this of itself.
+fn judge(facts: Facts) -> Vec<Weakness> {
+    let strict = facts.sql_mode.split(',').any(|mode| matches!(mode, "STRICT_TRANS_TABLES" | "STRICT_ALL_TABLES"));
+    let writes_binlog = facts.log_bin != "0";
+    let replicates_rows = matches!(facts.binlog_format.as_str(), "ROW" | "MIXED");
+    let found = [
+        (Setting::Version, old_enough(&facts.version), facts.version.clone()),
+        (Setting::SqlMode, strict, facts.sql_mode),
+        (Setting::FlushLogAtCommit, facts.flush_log == "1", facts.flush_log),
+        (Setting::SyncBinlog, !writes_binlog || facts.sync_binlog == "1", facts.sync_binlog),
+        (Setting::BinlogFormat, !writes_binlog || replicates_rows, facts.binlog_format),
+        (Setting::ReadOnly, matches!(facts.read_only.as_str(), "0" | "OFF"), facts.read_only),
+        (Setting::Galera, facts.galera == "OFF", facts.galera),
+    ];
+    found
+        .into_iter()
+        .filter(|(_, fine, _)| !fine)
+        .map(|(setting, _, value)| Weakness { setting, value })
+        .collect()
 }
 
 /// `9.7.4`, `8.0.36-28`, `10.11.6-MariaDB-log`, `5.5.5-10.11.6-MariaDB`.
@@ -226,6 +253,40 @@ mod tests {
         }
         for old in ["8.0.18", "5.7.44-log", "10.6.22-MariaDB", "5.5.5-10.3.39-MariaDB", ""] {
             assert!(!old_enough(old), "{old}");
+        }
+    }
+
+    fn sound() -> Facts {
+        Facts {
+            version: "9.7.4".to_owned(),
+            sql_mode: "STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION".to_owned(),
+            flush_log: "1".to_owned(),
+            sync_binlog: "1".to_owned(),
+            log_bin: "1".to_owned(),
+            binlog_format: "ROW".to_owned(),
+            read_only: "0".to_owned(),
+            galera: "OFF".to_owned(),
+        }
+    }
+
+    #[test]
+    fn every_weak_setting_is_named_and_a_sound_server_has_none() {
+        assert_eq!(judge(sound()), []);
+        let no_binlog = |facts: Facts| Facts { log_bin: "0".to_owned(), ..facts };
+        let weak_log = Facts { sync_binlog: "0".to_owned(), binlog_format: "STATEMENT".to_owned(), ..sound() };
+        assert_eq!(judge(no_binlog(weak_log)), [], "nothing about a log that is not written");
+        let cases = [
+            (Setting::Version, Facts { version: "8.0.18".to_owned(), ..sound() }),
+            (Setting::SqlMode, Facts { sql_mode: "NO_ENGINE_SUBSTITUTION".to_owned(), ..sound() }),
+            (Setting::FlushLogAtCommit, Facts { flush_log: "2".to_owned(), ..sound() }),
+            (Setting::SyncBinlog, Facts { sync_binlog: "0".to_owned(), ..sound() }),
+            (Setting::BinlogFormat, Facts { binlog_format: "STATEMENT".to_owned(), ..sound() }),
+            (Setting::ReadOnly, Facts { read_only: "1".to_owned(), ..sound() }),
+            (Setting::Galera, Facts { galera: "ON".to_owned(), ..sound() }),
+        ];
+        for (setting, facts) in cases {
+            let named: Vec<Setting> = judge(facts).into_iter().map(|weakness| weakness.setting).collect();
+            assert_eq!(named, [setting]);
         }
     }
 

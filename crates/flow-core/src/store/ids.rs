@@ -46,12 +46,13 @@ pub(super) async fn take_block(
         "UPDATE flow_id_block SET next_id = LAST_INSERT_ID(next_id) + ? WHERE id = 1",
         block_rows
     )
-    .execute(connection)
+    .execute(&mut *connection)
     .await?;
-    let first = i64::try_from(done.last_insert_id()).unwrap_or(0);
-    if done.rows_affected() != 1 || first < 1 {
+    if done.rows_affected() != 1 {
         return Err(sqlx::Error::RowNotFound);
     }
+    // Asked for apart: the answer to an UPDATE of a table with triggers does not carry it.
+    let first = sqlx::query_scalar!("SELECT CAST(LAST_INSERT_ID() AS SIGNED) AS `first!`").fetch_one(connection).await?;
     Ok(first..first + i64::from(block_rows))
 }
 

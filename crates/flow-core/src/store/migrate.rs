@@ -127,7 +127,7 @@ pub async fn migrate(
         }
         opened => opened.map_err(MigrationError::Database)?,
     };
-    let lock = "CONCAT('pay-migrate.', MD5(DATABASE()))";
+    let lock = "CONCAT('pay-migrate.', LEFT(SHA2(DATABASE(), 256), 16))";
     let got: Option<i64> =
         sqlx::query_scalar(AssertSqlSafe(format!("SELECT CAST(GET_LOCK({lock}, {LOCK_WAIT_S}) AS SIGNED)")))
             .fetch_one(&mut connection)
