@@ -1,7 +1,8 @@
-//! What the developer commands and the end-to-end suites share: private database servers and progress on the terminal.
+//! What the developer commands and the end-to-end suites share: private database servers, the product's processes
+//! around them, and progress on the terminal.
 //!
-//! This library starts and stops things. It knows nothing of payments and must not depend on `flow-core`: `cargo xtask
-//! sqlx` has to build while the committed query metadata, and with it `flow-core`, is out of date.
+//! This library starts and stops things, and speaks to the product from outside. It must not depend on `flow-core`:
+//! `cargo xtask sqlx` has to build while the committed query metadata, and with it `flow-core`, is out of date.
 
 pub mod db;
 pub mod progress;

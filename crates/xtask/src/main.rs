@@ -3,6 +3,8 @@
 mod cargo;
 mod commands;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 /// Developer commands of the payment-consistency service.
@@ -28,12 +30,20 @@ enum Command {
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    match Arguments::parse().command {
+async fn main() -> ExitCode {
+    let ended = match Arguments::parse().command {
         Command::Demo(arguments) => commands::demo::run(arguments).await,
         Command::Bench(arguments) => commands::bench::run(arguments).await,
         Command::Db(arguments) => commands::db::run(arguments).await,
         Command::Test(arguments) => commands::test::run(arguments).await,
         Command::Sqlx(arguments) => commands::sqlx::run(arguments).await,
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Without a backtrace: what failed is a command or a server, not this program.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }

@@ -23,6 +23,9 @@ pub(crate) struct Arguments {
     check: bool,
 }
 
+/// The metadata names the schema it was made in; always the same, so that it changes only when a query does.
+const SCHEMA: &str = "query_metadata";
+
 /// File name to content.
 type Metadata = BTreeMap<String, String>;
 
@@ -48,7 +51,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
 /// The metadata of every query in the workspace, from a server with the migrations applied.
 async fn regenerate(root: &Path) -> anyhow::Result<Metadata> {
     let mut server = Server::start(ServerOptions::new(Flavor::MySql)).await?;
-    let url = server.create_schema("query_metadata").await?;
+    let url = server.create_schema(SCHEMA).await?;
     migrate(&url, &root.join("migrations")).await?;
 
     let staging = xtask::target_dir().join("sqlx-metadata");

@@ -220,7 +220,7 @@ pub enum ServerError {
         /// The system's answer.
         reason: io::Error,
     },
-    /// A schema or account name that would need quoting rules.
+    /// A schema name that would need quoting rules.
     #[error("`{name}` is not a usable schema name: 1 to 64 of a-z, 0-9 and _ are")]
     BadSchemaName {
         /// What was given.

@@ -15,7 +15,6 @@
 //!
 //! Nothing here knows the product's tables.
 
-mod accounts;
 mod apt;
 mod apt_sources;
 mod cache;
@@ -28,13 +27,13 @@ mod ports;
 mod process;
 mod provide;
 mod run_dir;
+mod schemas;
 mod server;
 mod settings;
 mod template;
 
 use std::fmt;
 
-pub use accounts::{APP_ACCOUNT, MIGRATION_ACCOUNT};
 pub use error::{Attempt, ProvideError, ServerError, SourceError};
 pub use installed::{Installed, Origin};
 pub use provide::{Provided, provide, provide_reference};

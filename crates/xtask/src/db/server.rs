@@ -33,13 +33,12 @@ const PORT_ATTEMPTS: u32 = 5;
 /// `root` has no password: the server listens on loopback only and holds test data.
 #[derive(Debug)]
 pub struct Server {
-    pub(super) options: ServerOptions,
+    options: ServerOptions,
     installed: Installed,
     port: u16,
     /// Before `run_dir`: fields drop in this order, and the server must be gone before its folder.
     host: Option<Host>,
     run_dir: RunDir,
-    pub(super) account_password: String,
 }
 
 /// What runs the server.
@@ -91,8 +90,7 @@ impl Server {
             Some(port) => port,
             None => ports::free_port()?,
         };
-        let account_password = uuid::Uuid::new_v4().simple().to_string();
-        Ok(Self { options, installed, port, host: None, run_dir, account_password })
+        Ok(Self { options, installed, port, host: None, run_dir })
     }
 
     /// Which server.
