@@ -10,7 +10,7 @@ use pay_runtime::process;
 
 /// Takes payments over HTTP, shows them, and lets people act on them.
 #[derive(Debug, Parser)]
-#[command(version, about)]
+#[command(version)]
 struct Args {
     /// Configuration file (TOML); environment variables PAY__SECTION__KEY win over it.
     #[arg(long, value_name = "FILE")]

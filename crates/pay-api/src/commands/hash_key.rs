@@ -5,7 +5,7 @@
 use std::io::Read as _;
 
 use flow_core::ids::CallerId;
-use pay_api::auth::{KeyError, generate_key, hash_key};
+use pay_api::auth::{generate_key, hash_key};
 use pay_runtime::shutdown::Exit;
 
 /// Longest key that is read.
@@ -24,10 +24,19 @@ pub(crate) struct Args {
     role: String,
 }
 
+/// The key itself, if it is new, goes to standard error: standard output can be appended to a configuration file.
 pub(crate) fn run(args: &Args) -> Exit {
-    match lines(args) {
-        Ok(lines) => {
-            println!("{lines}");
+    let made = if args.generate { generate_key().map_err(|error| error.to_string()) } else { read_key() };
+    let section = made.and_then(|key| {
+        let section = section(&key, args)?;
+        if args.generate {
+            eprintln!("the key, shown this once: {key}");
+        }
+        Ok(section)
+    });
+    match section {
+        Ok(section) => {
+            println!("{section}");
             Exit::Done
         }
         Err(problem) => {
@@ -37,22 +46,19 @@ pub(crate) fn run(args: &Args) -> Exit {
     }
 }
 
-fn lines(args: &Args) -> Result<String, String> {
-    let (key, shown) = if args.generate {
-        let key = generate_key().map_err(|error: KeyError| error.to_string())?;
-        let shown = format!("# the key, shown this once: {key}\n");
-        (key, shown)
-    } else {
-        let mut text = String::new();
-        std::io::stdin()
-            .take(MAX_KEY_BYTES)
-            .read_to_string(&mut text)
-            .map_err(|error| format!("the key could not be read from standard input: {error}"))?;
-        (text.trim_end_matches(['\r', '\n']).to_owned(), String::new())
-    };
-    let hashed = hash_key(&key).map_err(|error| error.to_string())?;
+fn read_key() -> Result<String, String> {
+    let mut text = String::new();
+    std::io::stdin()
+        .take(MAX_KEY_BYTES)
+        .read_to_string(&mut text)
+        .map_err(|error| format!("the key could not be read from standard input: {error}"))?;
+    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+fn section(key: &str, args: &Args) -> Result<String, String> {
+    let hashed = hash_key(key).map_err(|error| error.to_string())?;
     Ok(format!(
-        "{shown}[[api.keys]]\nname = \"{}\"\nrole = \"{}\"\nsha256 = \"{}\"",
+        "[[api.keys]]\nname = \"{}\"\nrole = \"{}\"\nsha256 = \"{}\"",
         args.name, args.role, hashed.sha256_hex
     ))
 }

@@ -52,20 +52,17 @@ fn all_routes() -> OpenApiRouter<Arc<Api>> {
 /// The whole API as a service.
 pub fn router(api: Arc<Api>) -> Router {
     let (router, _) = all_routes().split_for_parts();
-    finish(router, api, |api| Arc::clone(&api.clock))
+    let clock = Arc::clone(&api.clock);
+    finish(router.fallback(no_such_route).with_state(api), clock)
 }
 
-/// What every router of ours has around its routes: problems for unknown ones, for panics, and the outermost layer.
-fn finish<S>(router: Router<S>, state: S, clock: impl Fn(&S) -> Arc<dyn Clock>) -> Router
-where
-    S: Clone + Send + Sync + 'static,
-{
+/// What every router of ours has around its routes: problems for methods it lacks and for panics, and the outermost
+/// layer.
+fn finish(router: Router, clock: Arc<dyn Clock>) -> Router {
     router
-        .fallback(no_such_route)
         .method_not_allowed_fallback(no_such_method)
         .layer(CatchPanicLayer::custom(panicked))
-        .layer(from_fn_with_state(clock(&state), observe))
-        .with_state(state)
+        .layer(from_fn_with_state(clock, observe))
 }
 
 async fn no_such_route() -> Problem {

@@ -33,7 +33,7 @@ pub fn late_router(late: Late, ops: Ops, clock: Arc<dyn Clock>) -> Router {
         .route("/metrics", get(ops::metrics))
         .fallback(not_started)
         .with_state(ops);
-    let starting = finish(starting, (), |()| Arc::clone(&clock));
+    let starting = finish(starting, clock);
     Router::new().fallback(choose).with_state((late, starting))
 }
 
