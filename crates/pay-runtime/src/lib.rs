@@ -4,6 +4,7 @@
 //! Knows the core, the configuration and the adapters. Knows no web framework and holds no business rule: what a
 //! request means is the binary's matter, that a bad client costs the others nothing is this crate's.
 
+mod descriptors;
 pub mod http;
 pub mod metrics;
 pub mod process;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use flow_config::{Config, LoadOptions};
 
+use crate::descriptors;
 use crate::shutdown::Exit;
 use crate::telemetry;
 
@@ -45,6 +46,7 @@ fn bad_config(error: &dyn Error) -> Exit {
 
 /// Runs the process on a runtime of its own.
 pub fn run(main: impl Future<Output = Exit>) -> ExitCode {
+    descriptors::raise_limit();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

@@ -10,6 +10,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::descriptors;
+
 use super::connection::{self, Ends};
 use super::{HttpLimits, HttpService};
 
@@ -99,7 +101,7 @@ async fn take_connections<S: HttpService>(
 ) -> Taken {
     let protocol = Arc::new(connection::protocol(&limits));
     let limits = Arc::new(limits);
-    let seats = Arc::new(Semaphore::new(limits.max_connections));
+    let seats = Arc::new(Semaphore::new(descriptors::seats_for_clients(limits.max_connections)));
     let ends = Ends { shutdown: shutdown.clone(), cut: CancellationToken::new() };
     let connections = TaskTracker::new();
 
@@ -119,6 +121,7 @@ async fn take_connections<S: HttpService>(
 
 /// The next connection; `None` once shutdown was asked for.
 async fn accept(listener: &TcpListener, shutdown: &CancellationToken) -> Option<(TcpStream, SocketAddr)> {
+    let mut failures: u32 = 0;
     loop {
         let accepted = tokio::select! {
             biased;
@@ -129,7 +132,11 @@ async fn accept(listener: &TcpListener, shutdown: &CancellationToken) -> Option<
             Ok(connection) => return Some(connection),
             Err(error) if concerns_one_connection(&error) => {}
             Err(error) => {
-                tracing::error!(%error, "cannot accept connections; trying again in 100 ms");
+                // Said at once, then about every five seconds.
+                if failures.is_multiple_of(50) {
+                    tracing::error!(%error, failures, "cannot accept connections; trying again in 100 ms");
+                }
+                failures = failures.saturating_add(1);
                 ::metrics::counter!("http_accept_errors_total").increment(1);
                 tokio::select! {
                     () = shutdown.cancelled() => return None,
