@@ -43,7 +43,12 @@ pub(crate) async fn run(config: Config) -> Exit {
     let parts = match wire(&config, WakeChoice::Timer, Patience::Forever, &ready, &stop).await {
         Ok(parts) => parts,
         Err(error) => {
-            failed("not started", &error);
+            match error.exit() {
+                Exit::Done => tracing::info!("{error}"),
+                Exit::Failed | Exit::BadConfig | Exit::Refused => {
+                    failed("not started", &error);
+                }
+            }
             ended.cancel();
             joined(server).await;
             return error.exit();
