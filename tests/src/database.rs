@@ -1,10 +1,11 @@
-//! One suite's schema with the two accounts of the product, on the shared server or on one of the suite's own.
+//! One suite's schema, migrated, with the two accounts of the product, on the shared server or on one of the suite's own.
 
 use std::collections::BTreeMap;
 
 use anyhow::Context as _;
 use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection, Row as _};
 use xtask::db::{Flavor, Server};
+use xtask::stack::{Profile, Schema};
 
 /// A schema and who may use it.
 #[derive(Debug, Clone)]
@@ -13,8 +14,11 @@ pub struct Database {
     pub flavor: Flavor,
     /// The schema.
     pub schema: String,
+    /// Its URL as the services' own account sees it.
+    pub app_url: String,
+    /// Its URL as the migration account sees it.
+    pub migrate_url: String,
     root_url: String,
-    password: String,
 }
 
 impl Database {
@@ -40,63 +44,8 @@ impl Database {
 
     async fn create(flavor: Flavor, root_url: String, suite: &str) -> anyhow::Result<Database> {
         let schema = format!("e2e_{suite}_{}", std::process::id());
-        let database = Database { flavor, root_url, password: format!("pw_{schema}"), schema };
-        let Database { schema, password, .. } = &database;
-        let mut server =
-            MySqlConnection::connect(&database.root_url).await.context("the server does not answer")?;
-        let (app, migrate) = (database.account("app"), database.account("mig"));
-        // The rights that docs/database.md asks for: see there for SUPER.
-        let sql = format!(
-            "DROP DATABASE IF EXISTS `{schema}`; CREATE DATABASE `{schema}` CHARACTER SET utf8mb4;
-             CREATE USER IF NOT EXISTS '{app}'@'%' IDENTIFIED BY '{password}';
-             CREATE USER IF NOT EXISTS '{migrate}'@'%' IDENTIFIED BY '{password}';
-             GRANT ALL PRIVILEGES ON `{schema}`.* TO '{migrate}'@'%';
-             GRANT SUPER ON *.* TO '{migrate}'@'%';"
-        );
-        sqlx::raw_sql(AssertSqlSafe(sql))
-            .execute(&mut server)
-            .await
-            .context("can not make schema and accounts")?;
-        server.close().await?;
-        Ok(database)
-    }
-
-    /// Gives the services' account what it needs at run time, and nothing else. After the migrations.
-    ///
-    /// # Errors
-    /// A table is missing.
-    pub async fn grant_run_time_rights(&self) -> anyhow::Result<()> {
-        let (schema, app) = (&self.schema, self.account("app"));
-        let sql = format!(
-            "GRANT SELECT, INSERT, UPDATE ON `{schema}`.internal_pay_flow TO '{app}'@'%';
-             GRANT SELECT, INSERT ON `{schema}`.pay_request_key TO '{app}'@'%';
-             GRANT SELECT ON `{schema}`.pay_flow_event TO '{app}'@'%';
-             GRANT SELECT, UPDATE ON `{schema}`.flow_id_block TO '{app}'@'%';
-             GRANT SELECT ON `{schema}`._sqlx_migrations TO '{app}'@'%';
-             GRANT EXECUTE ON FUNCTION `{schema}`.flow_guard_triggers TO '{app}'@'%';"
-        );
-        self.execute(&sql).await.context("can not grant the run-time rights")
-    }
-
-    /// The account of this schema for a purpose; MariaDB and MySQL both allow 32 characters.
-    fn account(&self, purpose: &str) -> String {
-        let name: String = self.schema.chars().skip(4).take(26).collect();
-        format!("{name}_{purpose}")
-    }
-
-    /// The schema as the services see it.
-    pub fn app_url(&self) -> String {
-        self.url_of("app")
-    }
-
-    /// The schema as whoever migrates sees it.
-    pub fn migrate_url(&self) -> String {
-        self.url_of("mig")
-    }
-
-    fn url_of(&self, purpose: &str) -> String {
-        let server = self.root_url.rsplit('@').next().unwrap_or(&self.root_url);
-        format!("mysql://{}:{}@{server}/{}", self.account(purpose), self.password, self.schema)
+        let Schema { app_url, migrate_url } = Schema::prepare(&root_url, &schema, Profile::Debug).await?;
+        Ok(Database { flavor, schema, app_url, migrate_url, root_url })
     }
 
     /// A connection as root, inside the schema.
@@ -171,7 +120,8 @@ impl Database {
     /// # Errors
     /// The server does not answer.
     pub async fn remove(self) -> anyhow::Result<()> {
-        let (schema, app, migrate) = (&self.schema, self.account("app"), self.account("mig"));
-        self.execute(&format!("DROP DATABASE `{schema}`; DROP USER '{app}'@'%', '{migrate}'@'%';")).await
+        let schema = &self.schema;
+        let users = format!("DROP USER '{schema}_run'@'%', '{schema}_migrate'@'%'");
+        self.execute(&format!("DROP DATABASE `{schema}`; {users};")).await
     }
 }

@@ -33,7 +33,7 @@ where
     drop(turn);
     match outcome {
         Ok(Ok(())) => eprintln!("{name} on {flavor}: {:.1?}", patience.elapsed()),
-        Ok(Err(error)) => panic!("{name} on {flavor} failed: {error:?}"),
+        Ok(Err(error)) => panic!("{name} on {flavor} failed: {error:#}"),
         Err(_) => panic!("{name} on {flavor} has not ended after {limit_s} s"),
     }
 }

@@ -16,7 +16,7 @@ use flow_core::flow::Trigger;
 use flow_core::ids::{FlowId, Version};
 use flow_core::ports::{Bound, CasOutcome, Created, FlowStore, KeyBinding, StoreError};
 use flow_core::state::State;
-use flow_core::store::{MySqlStore, StoreOptions, migrate};
+use flow_core::store::{MySqlStore, StoreOptions};
 use flow_testkit::samples;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -74,9 +74,7 @@ struct Caller {
 
 async fn of_store_calls_lose_nothing(flavor: Flavor) -> anyhow::Result<()> {
     let database = Database::shared(flavor, "drops").await?;
-    migrate(&database.migrate_url(), &mut |_| {}).await?;
-    database.grant_run_time_rights().await?;
-    let mut options = StoreOptions::new(database.app_url());
+    let mut options = StoreOptions::new(database.app_url.as_str());
     options.read_connections = 1;
     options.committers = 1;
     let store = Arc::new(MySqlStore::connect(options).await?);

@@ -71,6 +71,7 @@ fn key(out: &mut String, name: &str, role: &str, key: &str) {
 pub(super) fn render(app_url: &str, sim_port: u16, listen_port: u16, tuning: &Tuning) -> String {
     let Tuning { retry_ms, claim_ms, postpone_spread_ms, call_timeout_ms, .. } = tuning;
     let Tuning { settle_margin_ms, round_interval_ms, timer_bound_ms, log_filter, extra, .. } = tuning;
+    let connect_timeout_ms = 500.min(*call_timeout_ms);
     let mut out = format!(
         r#"[database]
 url = "{app_url}"
@@ -78,10 +79,12 @@ url = "{app_url}"
 [wallets.main]
 base_url = "http://127.0.0.1:{sim_port}"
 timeout_ms = {call_timeout_ms}
+connect_timeout_ms = {connect_timeout_ms}
 
 [businesses.main]
 base_url = "http://127.0.0.1:{sim_port}"
 timeout_ms = {call_timeout_ms}
+connect_timeout_ms = {connect_timeout_ms}
 settle_margin_ms = {settle_margin_ms}
 
 [scenes.renew]
