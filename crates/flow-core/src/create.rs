@@ -146,22 +146,26 @@ const MAX_LOOKUPS: u32 = 8;
 /// Takes a request.
 ///
 /// # Errors
-/// [`CreateError`]; nothing was written, except that [`StoreError::OutcomeUnknown`] is resolved by looking again.
+/// [`CreateError`]. Nothing was written, unless it is [`StoreError::OutcomeUnknown`]: that is resolved by looking again,
+/// and only returned when the database could not be asked either.
 pub async fn create(store: &dyn FlowStore, request: &PaymentRequest) -> Result<Taken, CreateError> {
+    let mut doubt = Doubt::default();
     for _ in 0..MAX_LOOKUPS {
-        let Seen { value: known, now } =
-            store.look_up(&request.caller, &request.key, &request.target).await?;
+        let looked_up = store.look_up(&request.caller, &request.key, &request.target).await;
+        let Seen { value: known, now } = looked_up.map_err(|error| doubt.colour(error))?;
         match judge(request, &known, now) {
             Verdict::Replay(flow) => return Ok(Taken::Replayed(Seen { value: flow.clone(), now })),
             Verdict::Join(latest) => match store.bind_key(request.binding(latest.id)).await {
                 Ok(Bound::Bound) => return Ok(Taken::Joined(Seen { value: latest.clone(), now })),
-                Ok(Bound::KeyTaken) | Err(StoreError::OutcomeUnknown) => {}
-                Err(error) => return Err(error.into()),
+                Ok(Bound::KeyTaken) => {}
+                Err(StoreError::OutcomeUnknown) => doubt.raise(),
+                Err(error) => return Err(doubt.colour(error).into()),
             },
             Verdict::Insert(attempt_no) => match store.create(request.new_flow(attempt_no)).await {
                 Ok(Created::Inserted(flow)) => return Ok(Taken::Created(flow)),
-                Ok(Created::KeyTaken | Created::TargetTaken) | Err(StoreError::OutcomeUnknown) => {}
-                Err(error) => return Err(error.into()),
+                Ok(Created::KeyTaken | Created::TargetTaken) => {}
+                Err(StoreError::OutcomeUnknown) => doubt.raise(),
+                Err(error) => return Err(doubt.colour(error).into()),
             },
             Verdict::KeyReused(flow_id) => return Err(CreateError::KeyReused { flow_id }),
             Verdict::OpenAttemptDiffers(flow_id) => return Err(CreateError::OpenAttemptDiffers { flow_id }),
@@ -173,6 +177,30 @@ pub async fn create(store: &dyn FlowStore, request: &PaymentRequest) -> Result<T
         }
     }
     Err(CreateError::Contended)
+}
+
+/// Whether an earlier write of the same call may have happened. From then on "nothing was written" is not ours to say:
+/// a client that believes it may give the payment up while it is being made.
+#[derive(Default)]
+pub(crate) struct Doubt(bool);
+
+impl Doubt {
+    /// A write's outcome is unknown.
+    pub(crate) const fn raise(&mut self) {
+        self.0 = true;
+    }
+
+    /// The error as the caller must hear it.
+    pub(crate) fn colour(&self, error: StoreError) -> StoreError {
+        match error {
+            StoreError::Unavailable { .. } if self.0 => StoreError::OutcomeUnknown,
+            StoreError::Unavailable { .. }
+            | StoreError::OutcomeUnknown
+            | StoreError::Guarded { .. }
+            | StoreError::Corrupt { .. }
+            | StoreError::Unexpected(_) => error,
+        }
+    }
 }
 
 impl PaymentRequest {

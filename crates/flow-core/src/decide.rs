@@ -192,14 +192,6 @@ fn after(moment: DateTime<Utc>, ms: u64) -> DateTime<Utc> {
     moment.checked_add_signed(delta).unwrap_or(DateTime::<Utc>::MAX_UTC)
 }
 
-/// From when on no debit of this flow is started: the deadline, or an earlier cancellation.
-fn last_effect(flow: &Flow) -> DateTime<Utc> {
-    match &flow.cancel {
-        Some(cancel) => flow.deadline.min(cancel.at),
-        None => flow.deadline,
-    }
-}
-
 /// From when on no execution of this flow can succeed any more, so that a refund is safe.
 ///
 /// A cancelled flow was never executed (see [`crate::flow::CancelRequest`]), so it need not wait.
@@ -239,6 +231,9 @@ pub fn next_action(flow: &Flow, entry: Entry, now: DateTime<Utc>) -> Action {
 }
 
 /// What the evidence means for the flow that it was gathered for.
+///
+/// `now` is the time *before* the question was sent: an answer tells how things were when it was given, not when it
+/// was heard, and an answer that took its time must not be read together with a clock that has moved on.
 pub fn decide(flow: &Flow, evidence: &Evidence, rules: &Rules, now: DateTime<Utc>) -> Decision {
     match (flow.state, evidence) {
         (State::WaitPay, Evidence::Entering) => Decision::Move(Transition::EnterPaying),
@@ -344,7 +339,9 @@ fn decide_uncharged(flow: &Flow, rules: &Rules, now: DateTime<Utc>) -> Decision 
 }
 
 fn decide_grace(flow: &Flow, rules: &Rules, now: DateTime<Utc>) -> Decision {
-    let final_from = after(last_effect(flow), rules.wallet_in_flight_grace_ms);
+    // Counted from the deadline even for a cancelled flow: a caller that stalled before it could see the cancellation
+    // may send its debit until then.
+    let final_from = after(flow.deadline, rules.wallet_in_flight_grace_ms);
     if now >= final_from {
         Decision::Move(Transition::FailPayment(closed_code(flow)))
     } else {

@@ -158,6 +158,19 @@ async fn an_unavailable_store_is_reported_and_writes_nothing() {
 }
 
 #[tokio::test]
+async fn nothing_recorded_is_never_said_once_a_write_may_have_happened() {
+    for happened in [true, false] {
+        let store = store();
+        store.fail_next(StoreOp::Create, StoreFault::OutcomeUnknown { happened });
+        // The second look, the one that would tell, finds the database away.
+        store.before_next(StoreOp::Create, |store| store.fail_next(StoreOp::LookUp, StoreFault::Unavailable));
+        let failed = create(&store, &request(&store, 1)).await;
+        let Err(CreateError::Store(StoreError::OutcomeUnknown)) = failed else { panic!("{failed:?}") };
+        assert_eq!(store.flows().len(), usize::from(happened));
+    }
+}
+
+#[tokio::test]
 async fn a_race_lost_between_look_and_insert_joins_the_winner() {
     let store = store();
     let mine = request(&store, 1);

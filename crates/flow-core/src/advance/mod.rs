@@ -117,7 +117,12 @@ impl Seat {
     }
 
     fn now(&self, clock: &dyn Clock) -> DateTime<Utc> {
-        let passed_ms = clock.monotonic_ms().saturating_sub(self.seen_at_ms);
+        self.at(clock.monotonic_ms())
+    }
+
+    /// The database's time at a moment of the monotonic clock.
+    fn at(&self, monotonic_ms: u64) -> DateTime<Utc> {
+        let passed_ms = monotonic_ms.saturating_sub(self.seen_at_ms);
         self.db_now + TimeDelta::milliseconds(i64::try_from(passed_ms).unwrap_or(0))
     }
 }

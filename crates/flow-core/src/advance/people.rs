@@ -3,6 +3,7 @@
 
 use super::{AdvanceError, Advancer, Call, Seat};
 use crate::cas::{CasWrite, Change, WriteEvidence};
+use crate::create::Doubt;
 use crate::flow::{Flow, HoldReason};
 use crate::ids::{Actor, FlowId};
 use crate::ports::{CasOutcome, StoreError};
@@ -96,9 +97,12 @@ impl Advancer {
         decide: impl Fn(&Flow) -> Wanted<T>,
         written: impl Fn(Flow) -> T,
     ) -> Result<T, AdvanceError> {
-        let mut last = StoreError::OutcomeUnknown;
+        let mut doubt = Doubt::default();
         for _ in 0..MAX_TRIES {
-            let seat = self.load(flow_id).await?;
+            let seat = self.load(flow_id).await.map_err(|error| match error {
+                AdvanceError::Store(error) => AdvanceError::Store(doubt.colour(error)),
+                AdvanceError::NotFound { .. } => error,
+            })?;
             let change = match decide(&seat.flow) {
                 Wanted::Answer(answer) => return Ok(answer),
                 Wanted::Write(change) => change,
@@ -114,11 +118,11 @@ impl Advancer {
                     return Ok(written(next));
                 }
                 Ok(CasOutcome::Lost) => {}
-                Err(StoreError::OutcomeUnknown) => last = StoreError::OutcomeUnknown,
-                Err(error) => return Err(error.into()),
+                Err(StoreError::OutcomeUnknown) => doubt.raise(),
+                Err(error) => return Err(doubt.colour(error).into()),
             }
         }
-        Err(last.into())
+        Err(doubt.colour(StoreError::Unavailable { reason: "the row kept changing" }).into())
     }
 }
 

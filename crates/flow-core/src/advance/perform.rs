@@ -12,22 +12,26 @@ pub(super) struct Performed {
     pub(super) evidence: Evidence,
     pub(super) request_id: Option<DownstreamRef>,
     pub(super) latency_ms: Option<u32>,
+    /// By the monotonic clock, before the question was sent whose answer is the evidence.
+    pub(super) asked_at_ms: u64,
 }
 
 impl Performed {
     fn from_call<A>(
+        asked_at_ms: u64,
         result: Result<(Answered<A>, u32), NoAnswer>,
         none: impl FnOnce(NoAnswer) -> A,
         evidence: impl FnOnce(A) -> Evidence,
     ) -> Performed {
         match result {
             Ok((answered, took_ms)) => Performed {
+                asked_at_ms,
                 evidence: evidence(answered.answer),
                 request_id: answered.request_id,
                 latency_ms: Some(took_ms),
             },
             Err(refused) => {
-                Performed { evidence: evidence(none(refused)), request_id: None, latency_ms: None }
+                Performed { evidence: evidence(none(refused)), request_id: None, latency_ms: None, asked_at_ms }
             }
         }
     }
@@ -38,7 +42,8 @@ impl Advancer {
         match action {
             // Resting is never performed, and entering PAYING calls nobody: the write itself is the action.
             Action::RestTerminal | Action::RestHeld | Action::EnterPaying => {
-                Performed { evidence: Evidence::Entering, request_id: None, latency_ms: None }
+                let asked_at_ms = self.clock.monotonic_ms();
+                Performed { evidence: Evidence::Entering, request_id: None, latency_ms: None, asked_at_ms }
             }
             Action::Debit => self.debit(flow).await,
             Action::QueryCharge => self.query_charge(flow).await,
@@ -57,35 +62,38 @@ impl Advancer {
             money: flow.money.clone(),
             not_after: flow.deadline,
         };
+        let asked_at_ms = self.clock.monotonic_ms();
         let call =
             self.downstreams
                 .call_wallet(&flow.wallet, Action::Debit.as_str(), |wallet| async move {
                     wallet.debit(&order).await
                 })
                 .await;
-        Performed::from_call(call, ChargeAnswer::None, Evidence::Debit)
+        Performed::from_call(asked_at_ms, call, ChargeAnswer::None, Evidence::Debit)
     }
 
     async fn query_charge(&self, flow: &Flow) -> Performed {
         let number = flow.trade_order_no.clone();
+        let asked_at_ms = self.clock.monotonic_ms();
         let call = self
             .downstreams
             .call_wallet(&flow.wallet, Action::QueryCharge.as_str(), |wallet| async move {
                 wallet.query(&number).await
             })
             .await;
-        Performed::from_call(call, ChargeAnswer::None, Evidence::ChargeQuery)
+        Performed::from_call(asked_at_ms, call, ChargeAnswer::None, Evidence::ChargeQuery)
     }
 
     async fn close_charge(&self, flow: &Flow) -> Performed {
         let number = flow.trade_order_no.clone();
+        let asked_at_ms = self.clock.monotonic_ms();
         let call = self
             .downstreams
             .call_wallet(&flow.wallet, Action::CloseCharge.as_str(), |wallet| async move {
                 wallet.close(&number).await
             })
             .await;
-        Performed::from_call(call, ChargeAnswer::None, Evidence::Close)
+        Performed::from_call(asked_at_ms, call, ChargeAnswer::None, Evidence::Close)
     }
 
     async fn execute_then_read_fact(&self, flow: &Flow) -> Performed {
@@ -111,13 +119,14 @@ impl Advancer {
 
     async fn read_fact(&self, flow: &Flow, executed: Option<ExecuteAnswer>) -> Performed {
         let target = flow.target.clone();
+        let asked_at_ms = self.clock.monotonic_ms();
         let call = self
             .downstreams
             .call_business(&flow.business, Action::ReadFact.as_str(), |business| async move {
                 business.fact(&target).await
             })
             .await;
-        Performed::from_call(call, FactAnswer::None, |fact| Evidence::Business { executed, fact })
+        Performed::from_call(asked_at_ms, call, FactAnswer::None, |fact| Evidence::Business { executed, fact })
     }
 
     async fn refund(&self, flow: &Flow) -> Performed {
@@ -128,23 +137,25 @@ impl Advancer {
             money: flow.money.clone(),
             reason: flow.refund.as_ref().map_or(RefundReason::ByHand, |terms| terms.reason),
         };
+        let asked_at_ms = self.clock.monotonic_ms();
         let call = self
             .downstreams
             .call_wallet(&flow.wallet, Action::Refund.as_str(), |wallet| async move {
                 wallet.refund(&order).await
             })
             .await;
-        Performed::from_call(call, RefundAnswer::None, Evidence::Refund)
+        Performed::from_call(asked_at_ms, call, RefundAnswer::None, Evidence::Refund)
     }
 
     async fn query_refund(&self, flow: &Flow) -> Performed {
         let number = flow.refund_order_no.clone();
+        let asked_at_ms = self.clock.monotonic_ms();
         let call = self
             .downstreams
             .call_wallet(&flow.wallet, Action::QueryRefund.as_str(), |wallet| async move {
                 wallet.query_refund(&number).await
             })
             .await;
-        Performed::from_call(call, RefundAnswer::None, Evidence::RefundQuery)
+        Performed::from_call(asked_at_ms, call, RefundAnswer::None, Evidence::RefundQuery)
     }
 }

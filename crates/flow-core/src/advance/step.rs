@@ -46,7 +46,11 @@ impl Advancer {
             let performed = self.perform(&seat.flow, action).await;
             let now = seat.now(&*self.clock);
             let evidence = evidence_of(call, action, &performed);
-            match decide(&seat.flow, &performed.evidence, &rules, now) {
+            match decide(&seat.flow, &performed.evidence, &rules, seat.at(performed.asked_at_ms)) {
+                // The question was asked in time, but the answer came too late for starting anything.
+                Decision::Follow(Action::Debit) if !seat.flow.may_cause_effects(now) => {
+                    return Ok(StepEnd::StartOver);
+                }
                 Decision::Follow(next) => action = next,
                 Decision::Move(transition) => {
                     let change = Change::Move { transition, next_in_ms: self.settings.claim_ms };

@@ -1,0 +1,172 @@
+//! An answer tells how things were when it was given, not when it was heard. Whatever is concluded from it together
+//! with the time must use the time before the question was sent.
+
+use std::sync::Arc;
+
+use flow_core::advance::{AdvanceSettings, Advancer, Call as AdvanceCall};
+use flow_core::answer::UnknownCause;
+use flow_core::downstream::{BreakerLimits, BudgetLimits, BusinessRules, Downstreams, Limits, WalletRules};
+use flow_core::flow::{Flow, Trigger};
+use flow_core::ports::{Created, FlowStore as _};
+use flow_core::state::State;
+use flow_testkit::clock::ManualClock;
+use flow_testkit::fakes::{Call, FakeWorld, Fault};
+use flow_testkit::jitter::FixedJitter;
+use flow_testkit::ledger_check::{OrderFacts, assert_none, check};
+use flow_testkit::mem_store::MemStore;
+use flow_testkit::samples;
+use flow_testkit::wake::RecordingWake;
+
+const SETTLE_MARGIN_MS: u64 = 5_000;
+const GRACE_MS: u64 = 300_000;
+
+struct Product {
+    clock: ManualClock,
+    store: MemStore,
+    world: FakeWorld,
+    advancer: Advancer,
+}
+
+impl Product {
+    fn new(wallet_can_close: bool) -> Product {
+        let clock = ManualClock::new();
+        let (store, world) = (MemStore::new(clock.clone()), FakeWorld::new(clock.clone()));
+        Product::over(&clock, &store, &world, wallet_can_close)
+    }
+
+    /// One process over this database and this far side.
+    fn over(clock: &ManualClock, store: &MemStore, world: &FakeWorld, wallet_can_close: bool) -> Product {
+        let limits = Limits {
+            max_concurrent_calls: 8,
+            queue_wait_ms: 1_000,
+            budget: BudgetLimits { calls_per_s: 1_000, burst_calls: 1_000 },
+            breaker: BreakerLimits { failures_to_open: 1_000, open_ms: 1, max_open_ms: 1, probes: 1 },
+        };
+        let wallet = WalletRules {
+            can_close: wallet_can_close,
+            in_flight_grace_ms: GRACE_MS,
+            refund_tries_before_hold: 5,
+        };
+        let business = BusinessRules { settle_margin_ms: SETTLE_MARGIN_MS, unreadable_hold_ms: 600_000 };
+        let downstreams = Downstreams::builder(Arc::new(clock.clone()))
+            .wallet(samples::wallet_name(), Arc::new(world.wallet()), wallet, limits)
+            .business(samples::business_name(), Arc::new(world.business()), business, limits)
+            .build();
+        let advancer = Advancer::new(
+            Arc::new(store.clone()),
+            downstreams,
+            Arc::new(RecordingWake::new()),
+            Arc::new(clock.clone()),
+            Arc::new(FixedJitter::NONE),
+            AdvanceSettings::default(),
+        );
+        Product { clock: clock.clone(), store: store.clone(), world: world.clone(), advancer }
+    }
+
+    /// A row in `WAIT_PAY` with ten minutes to go.
+    fn created(&self) -> Flow {
+        let deadline = self.clock.now() + chrono::TimeDelta::minutes(10);
+        match self.store.create_now(samples::new_flow(1, deadline)) {
+            Created::Inserted(seen) => seen.value,
+            refused @ (Created::KeyTaken | Created::TargetTaken) => panic!("{refused:?}"),
+        }
+    }
+
+    async fn advance(&self, flow: &Flow) -> Flow {
+        self.advancer.advance(flow.id, &by(Trigger::Scanner)).await.expect("the store is up").flow
+    }
+
+    /// Nothing may be left on the network, and no promise may be broken by what arrives last.
+    fn assert_kept(&self) {
+        self.world.deliver_late();
+        let facts = |flow: &Flow| OrderFacts::from(&self.world.ledger(&flow.trade_order_no));
+        assert_none(&check(&self.store.flows(), &self.store.all_events(), facts));
+    }
+}
+
+fn by(trigger: Trigger) -> AdvanceCall {
+    AdvanceCall { trigger, trace_id: None, budget_ms: 60_000 }
+}
+
+fn ms_until(clock: &ManualClock, moment: chrono::DateTime<chrono::Utc>) -> u64 {
+    u64::try_from((moment - clock.now()).num_milliseconds()).expect("the moment lies ahead")
+}
+
+/// Brings a fresh row to `PAYED` while the business system cannot be reached.
+async fn payed(product: &Product) -> Flow {
+    let flow = product.created();
+    product.world.fail_next(Call::Execute, Fault::DropRequest(UnknownCause::TimedOut));
+    let flow = product.advance(&flow).await;
+    assert_eq!(flow.state, State::Payed);
+    flow
+}
+
+#[tokio::test]
+async fn a_fact_read_before_the_deadline_and_heard_after_the_margin_does_not_refund() {
+    let product = Product::new(true);
+    let flow = payed(&product).await;
+    product.clock.advance_ms(ms_until(&product.clock, flow.deadline) - 1);
+    // One millisecond before the deadline: the execution is still on the network when the fact is read, and arrives
+    // right after it, in time. The fact's answer takes longer than deadline and margin.
+    product.world.fail_next(Call::Execute, Fault::Late(UnknownCause::TimedOut));
+    let (world, clock) = (product.world.clone(), product.clock.clone());
+    product.world.script().after_next(Call::Fact, move || {
+        world.deliver_late();
+        clock.advance_ms(SETTLE_MARGIN_MS + 1);
+    });
+    let flow = product.advance(&flow).await;
+    assert_eq!(product.world.ledger(&flow.trade_order_no).grants, 1, "the benefit was handed over in time");
+    assert_ne!(flow.state, State::Refunded);
+    product.assert_kept();
+    assert_eq!(product.advance(&flow).await.state, State::BizSuccess);
+}
+
+#[tokio::test]
+async fn a_not_found_given_before_the_deadline_and_heard_after_the_grace_does_not_fail_the_payment() {
+    let product = Product::new(false);
+    let flow = product.created();
+    product.world.fail_next(Call::Debit, Fault::Late(UnknownCause::TimedOut));
+    let flow = product.advance(&flow).await;
+    assert_eq!(flow.state, State::Paying);
+    product.clock.advance_ms(ms_until(&product.clock, flow.deadline) - 1);
+    // The debit arrives right after the wallet said that it knows no such order; we hear that much later.
+    let (world, clock) = (product.world.clone(), product.clock.clone());
+    product.world.script().after_next(Call::Query, move || {
+        world.deliver_late();
+        clock.advance_ms(GRACE_MS + 1);
+    });
+    let flow = product.advance(&flow).await;
+    assert_eq!(product.world.ledger(&flow.trade_order_no).charges, 1, "the charge happened in time");
+    assert_ne!(flow.state, State::PayFail);
+    product.assert_kept();
+}
+
+#[tokio::test]
+async fn a_stalled_debit_after_a_cancellation_is_not_lost() {
+    let product = Product::new(false);
+    let flow = product.created();
+    // The first caller stalls right before its debit. Meanwhile the payment is cancelled, the grace passes, and another
+    // process looks at the flow; then the first caller goes on, well before the deadline.
+    let other = Product::over(&product.clock, &product.store, &product.world, false);
+    let flow_id = flow.id;
+    product.world.script().before_next(Call::Debit, move || {
+        let others_turn = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .expect("a runtime can be built");
+            runtime.block_on(async {
+                let cancelled =
+                    other.advancer.request_cancel(flow_id, &samples::actor("shop"), &by(Trigger::Sync)).await;
+                cancelled.expect("the store is up");
+                other.clock.advance_ms(GRACE_MS + 1);
+                let flow =
+                    other.store.load(flow_id).await.expect("the store is up").value.expect("the row exists");
+                other.advance(&flow).await
+            })
+        });
+        others_turn.join().expect("the other process does not panic");
+    });
+    product.advance(&flow).await;
+    product.assert_kept();
+}
