@@ -77,3 +77,19 @@ async fn a_panic_in_the_background_is_a_problem_too() {
     assert_eq!((reply.status, reply.text("code")), (500, "internal"));
     assert_eq!(harness.pay("key-1", &harness.body(1), 1).await.status, 201, "its place was given back");
 }
+
+#[tokio::test]
+async fn away_while_something_may_have_been_recorded_never_says_that_nothing_was() {
+    let harness = Harness::new();
+    let lost = StoreFault::OutcomeUnknown { happened: true };
+    harness.store.fail_next(StoreOp::Create, lost);
+    harness.store.before_next(StoreOp::Create, |store| {
+        store.script().push(StoreOp::LookUp, [Some(StoreFault::Unavailable)]);
+    });
+    let reply = harness.pay("key-1", &harness.body(1), 1).await;
+    assert_eq!((reply.status, reply.text("code")), (503, "outcome_unknown"), "{:#}", reply.body);
+    assert_eq!((reply.header("retry-after"), &reply.body["retryable"]), (None, &true.into()));
+    let again = harness.pay("key-1", &harness.body(1), 1).await;
+    assert_eq!((again.status, again.header("idempotent-replayed")), (200, Some("true")));
+    harness.only_flow();
+}
