@@ -8,7 +8,7 @@ use pay_runtime::http::{HttpLimits, OpsService, bind, serve};
 use pay_runtime::metrics::Metrics;
 use pay_runtime::process::explain;
 use pay_runtime::shutdown::{self, Exit};
-use pay_runtime::wire::{Parts, Patience, Ready, WakeChoice, wire};
+use pay_runtime::wire::{Parts, Patience, Ready, WakeChoice, WireError, wire};
 use pay_scanner::advance::AdvanceDue;
 use pay_scanner::report::{PartitionEnd, RoundReport};
 use pay_scanner::round::{Sweep, SweepSettings};
@@ -107,6 +107,7 @@ pub(crate) async fn daemon(config: Config) -> Exit {
     tokio::spawn(metrics.upkeep(down.clone()));
 
     let exit = match wire(&config, WakeChoice::Nobody, Patience::Forever, &ready, &stop).await {
+        Err(WireError::Stopped) => Exit::Done,
         Ok(parts) => {
             rounds(&config, &parts, &stop).await;
             parts.close(config.scanner.shutdown_drain_ms).await;
