@@ -1,26 +1,32 @@
 //! The tasks that carry out writes. Each has a connection of its own, takes what has queued up meanwhile, and commits
 //! it together; a write that is alone is one autocommit statement, with nothing added and no delay.
 //!
-//! No write ever runs in a caller's task: a caller that gives up leaves it to be carried out.
+//! No write ever runs in a caller's task: a caller that gives up leaves it to be carried out. Whatever goes wrong with
+//! one row of a commit, the commit is undone and the others are written without it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use sqlx::{Connection as _, Executor as _, MySqlConnection};
+use sqlx::{Connection as _, MySqlConnection};
 use tokio::sync::{Mutex, mpsc};
 
 use super::batches;
+use super::commit::{Batch, Kind, commit_many};
 use super::connect::{Connector, IDLE_BEFORE_PING, Purpose};
 use super::errors::{Failure, TakenKey, not_connected};
 use super::ids::{self, IdBlocks};
-use super::queue::{Done, Pending, Write};
+use super::queue::{Answer, Done, Pending, Write};
 use super::writes;
 use crate::ids::FlowId;
 use crate::ports::{Clock as _, StoreError, SystemClock};
 
-/// Most attempts at one commit of many writes before they go one by one.
-const MAX_BATCH_ATTEMPTS: u32 = 3;
-/// Most attempts at one write that meets deadlocks or locked rows.
-const MAX_SINGLE_ATTEMPTS: u32 = 4;
+/// Most attempts at one commit of many writes before they go one by one: each kind of write may fail once, and flows
+/// may move on once more meanwhile.
+const MAX_BATCH_ATTEMPTS: u32 = 5;
+/// Most attempts at one write that meets deadlocks or a locked row.
+const MAX_SINGLE_ATTEMPTS: u32 = 3;
+/// Most locked rows that a committing task waits for, one after the other, before it passes on what is left.
+const MAX_LOCKED_ROWS: u32 = 2;
 
 /// A task that writes, with its connection.
 pub(super) struct Committer {
@@ -30,31 +36,8 @@ pub(super) struct Committer {
     last_used_ms: u64,
     ids: Arc<IdBlocks>,
     id_block_rows: u32,
-    /// Where writes go that must go one by one; `None` in the task that does just that.
+    /// Where writes go that must go one by one; `None` in the tasks that do just that.
     redo: Option<mpsc::Sender<Pending>>,
-}
-
-/// How a commit of many ended.
-enum Batch {
-    /// All are written.
-    Committed,
-    /// Nothing is written: some flow has moved on.
-    Short,
-    /// Nothing is written: this kind of write failed, on account of one of its rows.
-    RowFailed(Kind),
-    /// Nothing is written: locks.
-    Contended,
-    /// Perhaps written, perhaps not, or not possible at all; every write gets this for an answer.
-    Failed(Failure),
-    /// Perhaps written: the time limit, or a COMMIT that was not confirmed. The connection is not used again.
-    Unknown,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Create,
-    Bind,
-    Cas,
 }
 
 impl Committer {
@@ -94,23 +77,15 @@ impl Committer {
         }
     }
 
-    async fn carry_out(&mut self, wave: Vec<Pending>) {
+    async fn carry_out(&mut self, mut wave: Vec<Pending>) {
         let connection = match self.connected().await {
             Ok(connection) => connection,
-            Err(error) => {
-                let mut first = Some(not_connected(&error));
-                for pending in wave {
-                    let again = StoreError::Unavailable { reason: "no connection" };
-                    pending.answer(Err(first.take().unwrap_or(again)));
-                }
-                return;
-            }
+            Err(error) => return answer_all(wave, &not_connected(&error)),
         };
-        let mut wave = wave;
         if let Some(connection) = self.identify(connection, &mut wave).await {
             self.keep(connection);
         }
-        if self.redo.is_none() || wave.len() < 2 {
+        if wave.len() < 2 {
             for pending in wave {
                 self.carry_out_one(pending).await;
             }
@@ -126,23 +101,27 @@ impl Committer {
             if u128::from(idle_ms) < IDLE_BEFORE_PING.as_millis() {
                 return Ok(connection);
             }
-            if let Ok(Ok(())) =
-                tokio::time::timeout(self.connector.statement_limit(), connection.ping()).await
-            {
+            if let Ok(Ok(())) = tokio::time::timeout(self.connector.statement_limit(), connection.ping()).await {
                 return Ok(connection);
             }
         }
         self.connector.open(self.purpose).await
     }
 
-    /// Gives every creation its id. If none are to be had, the creations are answered so and leave the wave.
+    /// Keeps a connection whose last answer was complete.
+    fn keep(&mut self, connection: MySqlConnection) {
+        self.last_used_ms = SystemClock.monotonic_ms();
+        self.connection = Some(connection);
+    }
+
+    /// Gives every creation its id. If none are to be had, the creations are answered so and leave the wave. Gives the
+    /// connection back unless it is spoilt.
     async fn identify(
         &self,
         mut connection: MySqlConnection,
         wave: &mut Vec<Pending>,
     ) -> Option<MySqlConnection> {
         let mut failure: Option<Failure> = None;
-        let mut unusable = false;
         for pending in std::mem::take(wave) {
             let Some(user_id) = pending.wants_id() else {
                 wave.push(pending);
@@ -157,13 +136,8 @@ impl Committer {
                         id = self.ids.next();
                     }
                     Ok(Err(error)) => failure = Some(Failure::of(error)),
-                    Err(_) => failure = Some(Failure::Overloaded("taking flow ids took too long")),
+                    Err(_) => failure = Some(Failure::NotConnected(sqlx::Error::PoolTimedOut)),
                 }
-                unusable = match &failure {
-                    Some(Failure::Overloaded(_)) => true,
-                    Some(failure) => failure.spoils_connection(),
-                    None => false,
-                };
             }
             match id.and_then(|id| FlowId::new(id).ok()) {
                 Some(id) => wave.push(pending.identified(user_id, id)),
@@ -171,58 +145,66 @@ impl Committer {
                 None => pending.answer(Err(StoreError::Unavailable { reason: "no flow ids could be taken" })),
             }
         }
-        if let Some(failure) = failure {
-            tracing::warn!(?failure, "no flow ids could be taken from flow_id_block");
-        }
-        if unusable { None } else { Some(connection) }
+        let Some(failure) = failure else { return Some(connection) };
+        tracing::warn!(?failure, "no flow ids could be taken from flow_id_block");
+        if failure.spoils_connection() { None } else { Some(connection) }
     }
 
-    /// One write, one autocommit statement.
-    async fn carry_out_one(&mut self, pending: Pending) {
-        for attempt in 1..=MAX_SINGLE_ATTEMPTS {
-            let mut connection = match self.connected().await {
-                Ok(connection) => connection,
-                Err(error) => return pending.answer(Err(not_connected(&error))),
-            };
-            metrics::histogram!("store_write_batch_rows").record(1);
-            let writing = write_one(&mut connection, &pending.write);
-            let Ok(written) = tokio::time::timeout(self.connector.statement_limit(), writing).await else {
-                tracing::warn!("a write took too long; its connection is closed and its outcome unknown");
-                return pending.answer(Err(StoreError::OutcomeUnknown));
-            };
-            let failure = match written {
-                Ok(rows) => {
-                    self.keep(connection);
-                    return pending.written(rows);
-                }
-                Err(error) => Failure::of(error),
-            };
-            if !failure.spoils_connection() {
-                self.keep(connection);
-            }
-            match failure {
-                Failure::Contended => {
-                    if let Some(redo) = &self.redo {
-                        return hand_over(redo, pending);
-                    }
-                    tracing::info!(attempt, "a write met a deadlock or a locked row");
-                }
-                Failure::Taken(TakenKey::RequestKey) => return pending.answer(Ok(Done::KeyTaken)),
-                Failure::Taken(TakenKey::Target) => return pending.answer(Ok(Done::TargetTaken)),
-                Failure::Taken(TakenKey::FlowId) => {
-                    tracing::error!("a flow id was handed out twice; is flow_id_block older than the flows?");
-                    self.ids.forget();
-                    return pending.answer(Err(StoreError::Unavailable { reason: "the flow id is in use" }));
-                }
-                failure @ (Failure::ConnectionLost(_)
-                | Failure::NotConnected(_)
-                | Failure::ReadOnly
-                | Failure::Overloaded(_)
-                | Failure::Refused(_)
-                | Failure::Unexpected(_)) => return pending.answer(Err(failure.of_write())),
+    /// One write, one autocommit statement. One that meets a lock is passed on, or tried again where it was passed to.
+    /// Says whether it met one.
+    async fn carry_out_one(&mut self, pending: Pending) -> bool {
+        let attempts = if self.redo.is_some() { 1 } else { MAX_SINGLE_ATTEMPTS };
+        for _ in 0..attempts {
+            if let Some(answer) = self.try_one(&pending.write).await {
+                pending.answer(answer);
+                return false;
             }
         }
-        pending.answer(Err(Failure::Contended.of_write()));
+        match &self.redo {
+            Some(redo) => hand_over(redo, pending),
+            None => pending.answer(Err(Failure::Contended.of_write())),
+        }
+        true
+    }
+
+    /// One attempt at one write; `None` if it met a deadlock or a locked row, and wrote nothing.
+    async fn try_one(&mut self, write: &Write) -> Option<Answer> {
+        let mut connection = match self.connected().await {
+            Ok(connection) => connection,
+            Err(error) => return Some(Err(not_connected(&error))),
+        };
+        metrics::histogram!("store_write_batch_rows").record(1);
+        let writing = write_one(&mut connection, write);
+        let Ok(written) = tokio::time::timeout(self.connector.statement_limit(), writing).await else {
+            tracing::warn!("a write took too long; its connection is closed and its outcome unknown");
+            return Some(Err(StoreError::OutcomeUnknown));
+        };
+        let failure = match written {
+            Ok(rows) => {
+                self.keep(connection);
+                return Some(Ok(write.done(rows)));
+            }
+            Err(error) => Failure::of(error),
+        };
+        if !failure.spoils_connection() {
+            self.keep(connection);
+        }
+        match failure {
+            Failure::Contended => None,
+            Failure::Taken(TakenKey::RequestKey) => Some(Ok(Done::KeyTaken)),
+            Failure::Taken(TakenKey::Target) => Some(Ok(Done::TargetTaken)),
+            Failure::Taken(TakenKey::FlowId) => {
+                tracing::error!("a flow id was handed out twice; is flow_id_block older than the flows?");
+                self.ids.forget();
+                Some(Err(StoreError::Unavailable { reason: "the flow id is in use" }))
+            }
+            failure @ (Failure::ConnectionLost(_)
+            | Failure::NotConnected(_)
+            | Failure::ReadOnly
+            | Failure::Overloaded(_)
+            | Failure::Refused(_)
+            | Failure::Unexpected(_)) => Some(Err(failure.of_write())),
+        }
     }
 
     /// Many writes of different flows, one commit.
@@ -233,17 +215,17 @@ impl Committer {
             if wave.len() < 2 {
                 break;
             }
-            let Ok(mut connection) = self.connected().await else { break };
+            let mut connection = match self.connected().await {
+                Ok(connection) => connection,
+                Err(error) => return answer_all(wave, &not_connected(&error)),
+            };
             metrics::histogram!("store_write_batch_rows").record(u32::try_from(wave.len()).unwrap_or(u32::MAX));
             let committing = commit_many(&mut connection, &wave);
-            let ended = match tokio::time::timeout(self.connector.statement_limit(), committing).await {
-                Ok(ended) => ended,
-                Err(_) => Batch::Unknown,
-            };
-            match ended {
+            let ended = tokio::time::timeout(self.connector.statement_limit(), committing).await;
+            match ended.unwrap_or(Batch::Unknown) {
                 Batch::Committed => {
                     self.keep(connection);
-                    return wave.into_iter().for_each(|pending| pending.written(1));
+                    return answer_written(wave);
                 }
                 Batch::Short => {
                     self.keep(connection);
@@ -251,21 +233,19 @@ impl Committer {
                 }
                 Batch::RowFailed(kind) => {
                     self.keep(connection);
-                    let (apart, rest): (Vec<_>, Vec<_>) =
-                        wave.into_iter().partition(|pending| kind_of(&pending.write) == kind);
-                    self.one_by_one(apart).await;
+                    let (apart, rest) = wave.into_iter().partition(|pending| Kind::of(&pending.write) == kind);
+                    self.pass_on(apart).await;
                     wave = rest;
                 }
                 Batch::Contended => {
                     self.keep(connection);
-                    return self.one_by_one(wave).await;
+                    break;
                 }
                 Batch::Failed(failure) => {
                     if !failure.spoils_connection() {
                         self.keep(connection);
                     }
-                    let answer = failure.of_write();
-                    return answer_all(wave, &answer);
+                    return answer_all(wave, &failure.of_write());
                 }
                 Batch::Unknown => {
                     tracing::warn!(rows = wave.len(), "a commit was not confirmed; the outcome of its writes is unknown");
@@ -273,13 +253,7 @@ impl Committer {
                 }
             }
         }
-        if wave.len() < 2 {
-            for pending in wave {
-                self.carry_out_one(pending).await;
-            }
-        } else {
-            self.one_by_one(wave).await;
-        }
+        self.one_by_one(wave).await;
     }
 
     /// Answers the compare-and-swaps whose row has moved on, and gives back the rest.
@@ -291,28 +265,38 @@ impl Committer {
             return wave;
         };
         self.keep(connection);
-        let (lost, rest): (Vec<_>, Vec<_>) = wave
-            .into_iter()
-            .partition(|pending| pending.write.as_cas().is_some_and(|row| moved_on.contains(&row.id)));
-        for pending in lost {
-            pending.answer(Ok(Done::Lost));
+        let mut rest = Vec::with_capacity(wave.len());
+        for pending in wave {
+            if pending.write.as_cas().is_some_and(|row| moved_on.contains(&row.id)) {
+                pending.answer(Ok(Done::Lost));
+            } else {
+                rest.push(pending);
+            }
         }
         rest
     }
 
-    /// Passes writes to the task that does them one by one, so that they hold up nobody here.
+    /// Writes one after the other, each a statement of its own; after a few locked rows the rest goes elsewhere.
     async fn one_by_one(&mut self, wave: Vec<Pending>) {
+        let mut locked_rows = 0;
+        let mut wave = wave.into_iter();
+        for pending in wave.by_ref() {
+            locked_rows += u32::from(self.carry_out_one(pending).await);
+            if locked_rows == MAX_LOCKED_ROWS {
+                break;
+            }
+        }
+        self.pass_on(wave.collect()).await;
+    }
+
+    /// Leaves writes to the tasks that do them one by one, so that they hold up nobody here.
+    async fn pass_on(&mut self, wave: Vec<Pending>) {
         for pending in wave {
             match &self.redo {
                 Some(redo) => hand_over(redo, pending),
-                None => self.carry_out_one(pending).await,
+                None => drop(self.carry_out_one(pending).await),
             }
         }
-    }
-
-    fn keep(&mut self, connection: MySqlConnection) {
-        self.last_used_ms = SystemClock.monotonic_ms();
-        self.connection = Some(connection);
     }
 }
 
@@ -323,13 +307,20 @@ fn hand_over(redo: &mpsc::Sender<Pending>, pending: Pending) {
     }
 }
 
+fn answer_written(wave: Vec<Pending>) {
+    for pending in wave {
+        let done = pending.write.done(1);
+        pending.answer(Ok(done));
+    }
+}
+
 fn answer_all(wave: Vec<Pending>, answer: &StoreError) {
     for pending in wave {
         pending.answer(Err(repeated(answer)));
     }
 }
 
-/// The same error for another caller of the same commit. An error of the driver is told to the log only once.
+/// The same error for another caller of the same commit; the driver's own error is in the log.
 fn repeated(error: &StoreError) -> StoreError {
     match error {
         StoreError::Unavailable { reason } => StoreError::Unavailable { reason },
@@ -340,31 +331,23 @@ fn repeated(error: &StoreError) -> StoreError {
     }
 }
 
-const fn kind_of(write: &Write) -> Kind {
-    match write {
-        Write::Create(_) => Kind::Create,
-        Write::Bind(_) => Kind::Bind,
-        Write::Cas(_) => Kind::Cas,
-    }
-}
-
 /// Splits what was taken so that no wave writes one flow twice: the second write expects what the first has made.
 fn waves(taken: Vec<Pending>) -> Vec<Vec<Pending>> {
     let mut waves: Vec<Vec<Pending>> = vec![Vec::with_capacity(taken.len())];
-    let mut seen: std::collections::HashMap<i64, usize> = std::collections::HashMap::new();
+    let mut writes_so_far: HashMap<i64, usize> = HashMap::new();
     for pending in taken {
-        let index = match pending.write.as_cas() {
+        let wave = match pending.write.as_cas() {
             Some(row) => {
-                let next = seen.entry(row.id).or_insert(0);
-                *next += 1;
-                *next - 1
+                let count = writes_so_far.entry(row.id).or_insert(0);
+                *count += 1;
+                *count - 1
             }
             None => 0,
         };
-        if index == waves.len() {
+        if wave == waves.len() {
             waves.push(Vec::new());
         }
-        waves[index].push(pending);
+        waves[wave].push(pending);
     }
     waves
 }
@@ -374,69 +357,5 @@ async fn write_one(connection: &mut MySqlConnection, write: &Write) -> Result<u6
         Write::Create(row) => writes::create_one(connection, row).await,
         Write::Bind(row) => writes::bind_one(connection, row).await,
         Write::Cas(row) => writes::cas_status(connection, row).await,
-    }
-}
-
-/// Inserts alone are one statement, all or nothing by itself; anything with a compare-and-swap is a transaction, since
-/// one that falls short must be undone.
-async fn commit_many(connection: &mut MySqlConnection, wave: &[Pending]) -> Batch {
-    let creates: Vec<_> = wave.iter().filter_map(|pending| pending.write.as_create()).collect();
-    let binds: Vec<_> = wave.iter().filter_map(|pending| pending.write.as_bind()).collect();
-    let swaps: Vec<_> = wave.iter().filter_map(|pending| pending.write.as_cas()).collect();
-    let alone = swaps.is_empty() && (creates.is_empty() || binds.is_empty());
-    if !alone && let Err(error) = connection.execute("BEGIN").await {
-        return Batch::Failed(Failure::of(error));
-    }
-    let mut ended = Batch::Committed;
-    if !swaps.is_empty() {
-        ended = judged(batches::cas_many(connection, &swaps).await, swaps.len(), Kind::Cas);
-    }
-    if matches!(ended, Batch::Committed) && !creates.is_empty() {
-        ended = judged(batches::create_many(connection, &creates).await, creates.len(), Kind::Create);
-    }
-    if matches!(ended, Batch::Committed) && !binds.is_empty() {
-        ended = judged(batches::bind_many(connection, &binds).await, binds.len(), Kind::Bind);
-    }
-    if alone {
-        return ended;
-    }
-    let end = match &ended {
-        Batch::Committed => "COMMIT",
-        Batch::Short | Batch::RowFailed(_) | Batch::Contended => "ROLLBACK",
-        Batch::Failed(failure) if !failure.spoils_connection() => "ROLLBACK",
-        // The transaction dies with the connection.
-        Batch::Failed(_) | Batch::Unknown => return ended,
-    };
-    match connection.execute(end).await {
-        Ok(_) => ended,
-        Err(error) => match Failure::of(error) {
-            Failure::Contended => Batch::Contended,
-            failure @ (Failure::ConnectionLost(_)
-            | Failure::NotConnected(_)
-            | Failure::ReadOnly
-            | Failure::Overloaded(_)
-            | Failure::Taken(_)
-            | Failure::Refused(_)
-            | Failure::Unexpected(_)) => {
-                tracing::error!(?failure, statement = end, "a transaction could not be ended");
-                Batch::Unknown
-            }
-        },
-    }
-}
-
-/// What the answer to a statement of many rows means for the commit.
-fn judged(answer: Result<u64, sqlx::Error>, wanted: usize, kind: Kind) -> Batch {
-    match answer.map_err(Failure::of) {
-        Ok(rows) if usize::try_from(rows) == Ok(wanted) => Batch::Committed,
-        Ok(_) => Batch::Short,
-        Err(Failure::Taken(_) | Failure::Refused(_) | Failure::Unexpected(_)) => Batch::RowFailed(kind),
-        Err(Failure::Contended) => Batch::Contended,
-        Err(
-            failure @ (Failure::ConnectionLost(_)
-            | Failure::NotConnected(_)
-            | Failure::ReadOnly
-            | Failure::Overloaded(_)),
-        ) => Batch::Failed(failure),
     }
 }

@@ -1,12 +1,13 @@
 //! The MySQL and MariaDB implementation of [`FlowStore`].
 //!
 //! Reads (`reads`, `find`) run in tasks of their own on a pool. Writes (`writes`, `batches`) are handed over to
-//! committing tasks (`queue`, `committer`), which share one commit among what has queued up. `errors` alone knows
+//! committing tasks (`queue`, `committer`, `commit`), which share one commit among what has queued up. `errors` alone knows
 //! error numbers, `rows` alone knows columns, `checks` and `migrate` say whether the server and the schema are such
 //! that the promises hold. Nothing here decides on a payment: the meaning of a write is [`CasWrite::apply`].
 
 mod batches;
 mod checks;
+mod commit;
 mod committer;
 mod connect;
 mod errors;

@@ -56,6 +56,11 @@ impl Write {
         }
     }
 
+    /// What it means that the server found so many rows as expected.
+    pub(super) fn done(&self, rows: u64) -> Done {
+        if rows == 0 { Done::Lost } else { Done::Written { flow_id: self.order() } }
+    }
+
     const fn kind(&self) -> &'static str {
         match self {
             Write::Create(_) => "create",
@@ -109,12 +114,6 @@ impl Pending {
         drop(self.answer.send(answer));
     }
 
-    /// The server said how many rows the statement concerned.
-    pub(super) fn written(self, rows: u64) {
-        let flow_id = self.write.order();
-        self.answer(Ok(if rows == 0 { Done::Lost } else { Done::Written { flow_id } }));
-    }
-
     /// For a creation without an id: its user.
     pub(super) fn wants_id(&self) -> Option<UserId> {
         self.write.as_create().filter(|row| row.id == 0).and_then(|row| UserId::new(row.user_id).ok())
@@ -130,6 +129,9 @@ impl Pending {
     }
 }
 
+/// Tasks for writes that must go one by one: a locked row holds up one of them.
+const REDO_TASKS: u32 = 2;
+
 /// The queue's entrance, and the tasks behind it.
 #[derive(Debug)]
 pub(super) struct WriteQueue {
@@ -138,7 +140,7 @@ pub(super) struct WriteQueue {
 }
 
 impl WriteQueue {
-    /// Starts the committing tasks, and the one for writes that must go one by one.
+    /// Starts the committing tasks, and those for writes that must go one by one.
     pub(super) fn start(options: &StoreOptions, connector: &Connector) -> WriteQueue {
         let ids = Arc::new(IdBlocks::default());
         let (entrance, queue) = mpsc::channel(options.queue_rows);
@@ -155,7 +157,10 @@ impl WriteQueue {
             tasks.push(supervise(move || new(Some(redo.clone())), queue.clone(), options.max_batch_rows));
         }
         drop(redo);
-        tasks.push(supervise(move || new(None), redo_queue, 1));
+        for _ in 0..REDO_TASKS {
+            let new = new.clone();
+            tasks.push(supervise(move || new(None), redo_queue.clone(), 1));
+        }
         WriteQueue { entrance: Mutex::new(Some(entrance)), tasks: Mutex::new(tasks) }
     }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use sqlx::MySqlConnection;
 use sqlx::mysql::MySqlPool;
+use sqlx::{Connection as _, MySqlConnection};
 
 use super::connect::DatabaseClock;
 use super::errors::{Failure, not_connected};
@@ -79,6 +79,7 @@ impl Reader {
             match attempt(&pool, limit, &read).await {
                 Err(Attempt::Dead(error)) => {
                     tracing::debug!(%error, "a read met a dead connection; reading once more");
+                    discard_dead(&pool, limit).await;
                     attempt(&pool, limit, &read).await.map_err(Attempt::into_store_error)
                 }
                 Err(failed) => Err(failed.into_store_error()),
@@ -277,6 +278,17 @@ impl Attempt {
             Attempt::TooLong => StoreError::Unavailable { reason: "the read took too long" },
             Attempt::Failed(failure) => failure.of_read(),
         }
+    }
+}
+
+/// Throws out what is dead among the idle connections, at most as many as there are; stops at the first alive one.
+async fn discard_dead(pool: &MySqlPool, limit: Duration) {
+    for _ in 0..pool.num_idle() {
+        let Some(mut idle) = pool.try_acquire() else { return };
+        if let Ok(Ok(())) = tokio::time::timeout(limit, idle.ping()).await {
+            return;
+        }
+        drop(idle.detach());
     }
 }
 

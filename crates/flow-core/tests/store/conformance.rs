@@ -1,0 +1,30 @@
+//! The suite that every store passes, here as the run-time account of `docs/grants.sql`: what it may do is enough.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use flow_core::store::{MySqlStore, StoreOptions};
+use flow_testkit::conformance::store::{StoreBench, StoreFactory};
+
+use crate::harness::{Flavor, Schema};
+
+struct OnServer(Flavor);
+
+#[async_trait]
+impl StoreFactory for OnServer {
+    async fn fresh(&self) -> StoreBench {
+        let mut schema = Schema::fresh(self.0).await.expect("asked for only where there is a server");
+        let url = schema.run_account_url().await;
+        let store = Arc::new(MySqlStore::connect(StoreOptions::new(url.clone())).await.unwrap());
+        let second = Arc::new(MySqlStore::connect(StoreOptions::new(url)).await.unwrap());
+        StoreBench { store, second, keep: Box::new(schema) }
+    }
+}
+
+mod mysql {
+    flow_testkit::store_conformance!(super::OnServer(super::Flavor::MySql));
+}
+
+mod mariadb {
+    flow_testkit::store_conformance!(super::OnServer(super::Flavor::MariaDb));
+}
