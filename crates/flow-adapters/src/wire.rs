@@ -1,13 +1,13 @@
 //! The bodies of the two contracts, as they go over the wire.
 //!
 //! Received bodies are lenient to members they do not know, strict on what decides (status, numbers, owner, user,
-//! money), and indifferent to what is evidence only (transaction, reason, time): an odd one is dropped.
+//! target, money), and indifferent to what is evidence only (transaction, reason, time): an odd one is dropped.
 
 use std::borrow::Cow;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use flow_core::answer::{ErrorCode, Receipt};
-use flow_core::ids::{BizKey, DownstreamRef, RefundOrderNo, Scene, TradeOrderNo, UserId};
+use flow_core::ids::{BizKey, DownstreamRef, RefundOrderNo, Scene, Target, TradeOrderNo, UserId};
 use flow_core::money::{Currency, Money};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -173,14 +173,26 @@ impl ExecutionReply {
     }
 }
 
-/// The contract does not ask for the target to be repeated; where it is, it must be ours.
+/// A fact repeats its target: after the deadline a "not done" is answered with a refund, so one that was misrouted or
+/// cached must not pass for ours. Texts here, not ids: another spelling of the user is another answer.
 #[derive(Debug, Deserialize)]
-pub(crate) struct FactReply {
+pub(crate) struct FactReply<'a> {
     pub(crate) status: BusinessStatus,
     pub(crate) owner_order_no: Option<String>,
-    pub(crate) user_id: Option<Value>,
-    pub(crate) scene: Option<Value>,
-    pub(crate) biz_key: Option<Value>,
+    #[serde(borrow)]
+    user_id: Cow<'a, str>,
+    #[serde(borrow)]
+    scene: Cow<'a, str>,
+    #[serde(borrow)]
+    biz_key: Cow<'a, str>,
+}
+
+impl FactReply<'_> {
+    pub(crate) fn is_about(&self, asked: &Target) -> bool {
+        self.user_id == asked.user_id.to_string()
+            && self.scene == asked.scene.as_str()
+            && self.biz_key == asked.biz_key.as_str()
+    }
 }
 
 /// An error's stable code; everything else in it is for people.

@@ -176,25 +176,61 @@ fn refunds() -> Vec<(String, u16, Vec<u8>)> {
 }
 
 fn business() -> Vec<(String, u16, Vec<u8>)> {
-    let bodies = [
-        r#"{"status":"DONE","owner_order_no":"h2r_1_a"}"#,
-        r#"{"status":"DONE","owner_order_no":"h2r_9_z"}"#,
-        r#"{"status":"DONE"}"#,
-        r#"{"status":"DONE","owner_order_no":null}"#,
-        r#"{"status":"DONE","owner_order_no":""}"#,
-        r#"{"status":"DONE","owner_order_no":"a b"}"#,
-        r#"{"status":"DONE","owner_order_no":7}"#,
-        r#"{"status":"NOT_DONE"}"#,
-        r#"{"status":"NOT_DONE","owner_order_no":"h2r_1_a"}"#,
-        r#"{"status":"NOT_DONE","refusal_code":"SOLD_OUT"}"#,
-        r#"{"status":"MAYBE"}"#,
-        r#"{"status":"NOT_DONE","user_id":"1","scene":"renew","biz_key":"card-77"}"#,
-        r#"{"status":"NOT_DONE","user_id":"2"}"#,
-        r#"{"status":"NOT_DONE","user_id":1}"#,
-        r#"{"status":"NOT_DONE","scene":"other"}"#,
-        r#"{"status":"DONE","owner_order_no":"h2r_1_a","biz_key":"card-78"}"#,
+    let answers = [
+        r#""status":"DONE","owner_order_no":"h2r_1_a""#,
+        r#""status":"DONE","owner_order_no":"h2r_9_z""#,
+        r#""status":"DONE""#,
+        r#""status":"DONE","owner_order_no":null"#,
+        r#""status":"DONE","owner_order_no":"""#,
+        r#""status":"DONE","owner_order_no":"a b""#,
+        r#""status":"DONE","owner_order_no":7"#,
+        r#""status":"NOT_DONE""#,
+        r#""status":"NOT_DONE","owner_order_no":"h2r_1_a""#,
+        r#""status":"NOT_DONE","refusal_code":"SOLD_OUT""#,
+        r#""status":"MAYBE""#,
     ];
-    bodies.into_iter().map(|body| (body.to_owned(), 200, body.as_bytes().to_vec())).collect()
+    let bare =
+        answers.iter().map(|answer| (format!("{{{answer}}}"), 200, format!("{{{answer}}}").into_bytes()));
+    let ours = answers.iter().map(|answer| (format!("of our target: {{{answer}}}"), 200, of_ours(answer)));
+    bare.chain(ours).chain(targets()).collect()
+}
+
+const OUR_TARGET: &str = r#""user_id":"1","scene":"renew","biz_key":"card-77""#;
+
+fn of_ours(answer: &str) -> Vec<u8> {
+    format!("{{{OUR_TARGET},{answer}}}").into_bytes()
+}
+
+/// A fact about what is not quite our target.
+fn targets() -> Vec<(String, u16, Vec<u8>)> {
+    let changes = [
+        ("another user", r#""1""#, r#""2""#),
+        ("user spelt otherwise", r#""1""#, r#""01""#),
+        ("user as a number", r#""1""#, "1"),
+        ("user null", r#""1""#, "null"),
+        ("no user", "user_id", "uid"),
+        ("another scene", "renew", "upgrade"),
+        ("scene in another case", "renew", "Renew"),
+        ("scene escaped", "renew", r"\u0072enew"),
+        ("no scene", "scene", "area"),
+        ("another key", "card-77", "card-78"),
+        ("key with a space", "card-77", "card-77 "),
+        ("an empty key", "card-77", ""),
+        ("key null", r#""card-77""#, "null"),
+        ("no key", "biz_key", "key"),
+        ("key twice", r#""biz_key""#, r#""biz_key":"card-78","biz_key""#),
+    ];
+    let mut all = Vec::new();
+    for (status, answer) in
+        [("NOT_DONE", r#""status":"NOT_DONE""#), ("DONE", r#""status":"DONE","owner_order_no":"h2r_1_a""#)]
+    {
+        for (name, from, to) in changes {
+            assert!(OUR_TARGET.contains(from), "{from}");
+            let target = OUR_TARGET.replace(from, to);
+            all.push((format!("fact {status}: {name}"), 200, format!("{{{target},{answer}}}").into_bytes()));
+        }
+    }
+    all
 }
 
 fn garbage() -> Vec<(String, u16, Vec<u8>)> {
@@ -265,7 +301,8 @@ fn reasons_are_kept_and_made_fit_for_their_column() {
 
 #[test]
 fn a_fact_names_its_owner_whoever_it_is() {
-    let fact = classify::fact(&target(), reply(200, br#"{"status":"DONE","owner_order_no":"theirs-7"}"#));
+    let body = of_ours(r#""status":"DONE","owner_order_no":"theirs-7""#);
+    let fact = classify::fact(&target(), reply(200, &body));
     let FactAnswer::Done { owner } = fact else { panic!("done") };
     assert_eq!(owner.as_str(), "theirs-7");
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 use flow_adapters::classify::{self, ChargeCall, RefundCall, Reply};
-use flow_core::answer::Classified as _;
+use flow_core::answer::{Classified as _, NoAnswer, UnknownCause};
 use flow_core::ids::{BizKey, RefundOrderNo, Scene, Target, TradeOrderNo, UserId};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -11,12 +11,19 @@ use serde_json::Value;
 const TRADE: &str = "h2r_1_a";
 const REFUND: &str = "r_h2r_1_a";
 
-const BODIES: [&str; 6] = [
+const USER: &str = "1";
+const SCENE: &str = "renew";
+const KEY: &str = "card-77";
+
+const BODIES: [&str; 9] = [
     r#"{"trade_order_no":"h2r_1_a","status":"SUCCESS","user_id":"1","money":{"amount":1990,"currency":"CNY"},"transaction_id":"w"}"#,
     r#"{"trade_order_no":"h2r_1_a","status":"FAILED","failure_code":"INSUFFICIENT_FUNDS"}"#,
     r#"{"refund_order_no":"r_h2r_1_a","trade_order_no":"h2r_1_a","status":"SUCCESS","user_id":"1","money":{"amount":1,"currency":"A"}}"#,
     r#"{"status":"DONE","owner_order_no":"h2r_1_a"}"#,
     r#"{"status":"NOT_DONE"}"#,
+    r#"{"status":"DONE","owner_order_no":"h2r_1_a","user_id":"1","scene":"renew","biz_key":"card-77"}"#,
+    r#"{"status":"NOT_DONE","user_id":"1","scene":"renew","biz_key":"card-77"}"#,
+    r#"{"biz_key":"card-78","scene":"renew","user_id":"1","status":"NOT_DONE"}"#,
     r#"{"code":"ORDER_NOT_FOUND","message":"m"}"#,
 ];
 
@@ -85,17 +92,31 @@ fn check(
     Ok(())
 }
 
+fn target(user: &str, scene: &str, key: &str) -> Target {
+    Target {
+        user_id: UserId::new(user.parse().unwrap()).unwrap(),
+        scene: Scene::new(scene).unwrap(),
+        biz_key: BizKey::new(key).unwrap(),
+    }
+}
+
+/// A member of a fact: ours, another's, or missing.
+fn member(
+    name: &'static str,
+    ours: &'static str,
+    other: &'static str,
+) -> impl Strategy<Value = Option<String>> {
+    let told = move |value: &str| format!(r#""{name}":"{value}","#);
+    prop_oneof![3 => Just(Some(told(ours))), 1 => Just(Some(told(other))), 1 => Just(None)]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4096))]
     #[test]
     fn nothing_is_definite_unless_it_is_about_what_was_asked_for(status in status(), body in body()) {
         let trade = TradeOrderNo::try_from(TRADE.to_owned()).unwrap();
         let refund = RefundOrderNo::derive(&trade);
-        let target = Target {
-            user_id: UserId::new(1).unwrap(),
-            scene: Scene::new("renew").unwrap(),
-            biz_key: BizKey::new("k").unwrap(),
-        };
+        let target = target(USER, SCENE, KEY);
         let reply = Reply { status, retry_after_ms: None, body: &body };
         for call in [ChargeCall::Debit, ChargeCall::Query, ChargeCall::Close] {
             let answer = classify::charge(call, &trade, reply);
@@ -109,7 +130,30 @@ proptest! {
         let answer = classify::execution(&trade, reply);
         check("execution", answer.no_answer().is_none(), status, &body, &[])?;
         let answer = classify::fact(&target, reply);
-        check("fact", answer.no_answer().is_none(), status, &body, &[])?;
+        let members = [("user_id", USER), ("scene", SCENE), ("biz_key", KEY)];
+        check("fact", answer.no_answer().is_none(), status, &body, &members)?;
+    }
+
+    #[test]
+    fn a_fact_is_definite_exactly_when_all_of_the_target_is_ours(
+        user in member("user_id", USER, "2"),
+        scene in member("scene", SCENE, "upgrade"),
+        key in member("biz_key", KEY, "card-78"),
+        is_done in any::<bool>(),
+    ) {
+        let told = [&user, &scene, &key].map(|member| member.clone().unwrap_or_default()).concat();
+        let answer = if is_done { r#""status":"DONE","owner_order_no":"o""# } else { r#""status":"NOT_DONE""# };
+        let body = format!("{{{told}{answer}}}");
+        let reply = Reply { status: 200, retry_after_ms: None, body: body.as_bytes() };
+        let fact = classify::fact(&target(USER, SCENE, KEY), reply);
+        let has_all = user.is_some() && scene.is_some() && key.is_some();
+        let is_ours = told == r#""user_id":"1","scene":"renew","biz_key":"card-77","#;
+        let expected = match (has_all, is_ours) {
+            (false, _) => Some(NoAnswer::Unknown(UnknownCause::Unparsable)),
+            (true, false) => Some(NoAnswer::Unknown(UnknownCause::WrongOrder)),
+            (true, true) => None,
+        };
+        prop_assert_eq!(fact.no_answer(), expected, "{}", body);
     }
 
     #[test]

@@ -51,7 +51,12 @@ pub enum Answer {
     /// To an execution.
     Execute(Result<ExecutionView, ExecuteRefusal>),
     /// To a fact query.
-    Fact(FactView),
+    Fact {
+        /// What was asked for.
+        target: Target,
+        /// What the world knows of it.
+        view: FactView,
+    },
 }
 
 impl Request {
@@ -153,7 +158,7 @@ impl Request {
                 Answer::QueryRefund(world.query_refund(refund_order_no, now_ms))
             }
             Self::Execute(execution) => Answer::Execute(world.execute_as(execution, course, now_ms)),
-            Self::Fact(target) => Answer::Fact(world.fact(target, now_ms)),
+            Self::Fact(target) => Answer::Fact { target: target.clone(), view: world.fact(target, now_ms) },
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use flow_core::answer::{ErrorCode, ExecuteAnswer, FactAnswer};
 use flow_core::ids::{OrderRef, Target, TradeOrderNo};
-use serde_json::Value;
 
 use super::{Class, Refusal, Reply, UNPARSABLE, WRONG_ORDER, class_of};
 use crate::wire::{BusinessStatus, ExecutionReply, FactReply, from_json};
@@ -52,15 +51,10 @@ pub fn fact(asked: &Target, reply: Reply<'_>) -> FactAnswer {
 }
 
 fn fact_body(asked: &Target, body: &[u8]) -> FactAnswer {
-    let Some(reply) = from_json::<FactReply>(body) else {
+    let Some(reply) = from_json::<FactReply<'_>>(body) else {
         return FactAnswer::None(UNPARSABLE);
     };
-    let differs =
-        |told: &Option<Value>, ours: &str| told.as_ref().is_some_and(|told| told.as_str() != Some(ours));
-    if differs(&reply.user_id, &asked.user_id.to_string())
-        || differs(&reply.scene, asked.scene.as_str())
-        || differs(&reply.biz_key, asked.biz_key.as_str())
-    {
+    if !reply.is_about(asked) {
         return FactAnswer::None(WRONG_ORDER);
     }
     match (reply.status, reply.owner_order_no) {

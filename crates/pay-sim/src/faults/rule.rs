@@ -95,6 +95,9 @@ pub enum Fault {
         /// Value of `Retry-After`, in seconds.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after_s: Option<u32>,
+        /// A 503 promises, with code NOT_EXECUTED, that the call had no effect. Without it the caller can't tell.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        not_executed: bool,
     },
     /// 200 with a body that is not the contract's.
     Garbage {
@@ -119,6 +122,9 @@ pub enum Fault {
         /// How it shows.
         #[serde(default)]
         mode: UnavailableMode,
+        /// A 503 promises, with code NOT_EXECUTED, that the call had no effect. Without it the caller can't tell.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        not_executed: bool,
     },
     /// The world gets the request twice; the answer is the first one's.
     Duplicate {
@@ -234,6 +240,9 @@ pub enum BadRule {
     /// The status is neither 5xx nor 429.
     #[error("the status must be 429 or 500 to 599, not {0}")]
     Status(u16),
+    /// The promise of no effect would be false, or there is no 503 to make it with.
+    #[error("not_executed is for a 503 before the commit; leave it out, or use status 503 at stage before")]
+    NotExecuted,
     /// The probability is not in 0 to 1.
     #[error("the probability must be between 0 and 1")]
     Probability,
@@ -272,6 +281,19 @@ impl Fault {
         }
     }
 
+    /// Whether a promise of no effect, if one is made, is true. What acts before the commit only is checked elsewhere.
+    fn promise_holds(&self, stage: Stage) -> bool {
+        match self {
+            Self::Status { status, not_executed, .. } => {
+                !not_executed || (*status == 503 && stage == Stage::Before)
+            }
+            Self::Unavailable { mode, not_executed } => !not_executed || *mode == UnavailableMode::Status503,
+            Self::Drop | Self::Delay { .. } | Self::Garbage { .. } | Self::Processing { .. } => true,
+            Self::Refuse { .. } | Self::Duplicate { .. } | Self::Late { .. } => true,
+            Self::WrongAmount | Self::WrongUser | Self::WrongCurrency | Self::Contradict { .. } => true,
+        }
+    }
+
     fn longest_ms(&self) -> u64 {
         match self {
             Self::Delay { ms } => *ms,
@@ -302,6 +324,9 @@ impl Rule {
             && !(500..=599).contains(&status)
         {
             return Err(BadRule::Status(status));
+        }
+        if !self.fault.promise_holds(self.stage) {
+            return Err(BadRule::NotExecuted);
         }
         if self.probability.is_some_and(|p| !(0.0..=1.0).contains(&p)) {
             return Err(BadRule::Probability);

@@ -135,7 +135,8 @@ impl FaultSet {
 
     fn refusals(&self, system: System) -> impl Iterator<Item = &ActiveRule> {
         self.rules.iter().filter(move |active| {
-            let refuses = active.rule.fault == Fault::Unavailable { mode: UnavailableMode::Refused };
+            let refuses =
+                matches!(active.rule.fault, Fault::Unavailable { mode: UnavailableMode::Refused, .. });
             refuses && active.rule.covers(system)
         })
     }

@@ -71,7 +71,7 @@ fn the_oldest_rule_that_strikes_wins_and_deletion_ends_it() {
         serde_json::json!({"fault": {"kind": "status", "status": 500}}),
     ]);
     assert_eq!(set.strike(&subject(Call::Debit, "a"), T0), Some((Fault::Drop, Stage::After)));
-    let second = Fault::Status { status: 500, retry_after_s: None };
+    let second = Fault::Status { status: 500, retry_after_s: None, not_executed: false };
     assert_eq!(set.strike(&subject(Call::Debit, "a"), T0), Some((second, Stage::Before)));
     assert!(set.remove(2) && !set.remove(2));
     assert_eq!(set.strike(&subject(Call::Debit, "a"), T0), None);
@@ -129,6 +129,18 @@ fn rules_that_make_no_sense_are_refused() {
             BadRule::StageMismatch,
         ),
         (serde_json::json!({"fault": {"kind": "status", "status": 404}}), BadRule::Status(404)),
+        (
+            serde_json::json!({"fault": {"kind": "status", "status": 502, "not_executed": true}}),
+            BadRule::NotExecuted,
+        ),
+        (
+            serde_json::json!({"stage": "after", "fault": {"kind": "status", "status": 503, "not_executed": true}}),
+            BadRule::NotExecuted,
+        ),
+        (
+            serde_json::json!({"fault": {"kind": "unavailable", "mode": "refused", "not_executed": true}}),
+            BadRule::NotExecuted,
+        ),
         (serde_json::json!({"probability": 1.1, "fault": {"kind": "drop"}}), BadRule::Probability),
         (serde_json::json!({"fault": {"kind": "delay", "ms": 3_600_001}}), BadRule::TooLong),
         (serde_json::json!({"user_id": "x", "fault": {"kind": "drop"}}), BadRule::UserId),

@@ -43,15 +43,17 @@ async fn disturbed(sim: Arc<Sim>, request: Request, struck: Option<(Fault, Stage
     };
     match fault {
         Fault::Drop => spoiled(&sim, &request, stage, severed()).await,
-        Fault::Status { status, retry_after_s } => {
-            spoiled(&sim, &request, stage, failure(status, retry_after_s)).await
+        Fault::Status { status, retry_after_s, not_executed } => {
+            spoiled(&sim, &request, stage, failure(status, retry_after_s, not_executed)).await
         }
         Fault::Garbage { body } => {
             let body = body.map_or_else(|| Body::from(TRUNCATED_BODY), Body::from);
             spoiled(&sim, &request, stage, raw_json(StatusCode::OK, body)).await
         }
-        Fault::Unavailable { mode: UnavailableMode::Status503 } => failure(503, Some(1)),
-        Fault::Unavailable { mode: UnavailableMode::Refused } => severed(),
+        Fault::Unavailable { mode: UnavailableMode::Status503, not_executed } => {
+            failure(503, Some(1), not_executed)
+        }
+        Fault::Unavailable { mode: UnavailableMode::Refused, .. } => severed(),
         Fault::Delay { ms } => delayed(&sim, &request, stage, ms).await.into_response(),
         Fault::Processing { after_ms } => processing(&sim, &request, after_ms).await.into_response(),
         Fault::Refuse { code } => apply(&sim, &request, &Course::Refuse { code }).await.into_response(),
@@ -226,11 +228,13 @@ fn contradict(fact: &mut FactBody, shape: Contradiction) {
     }
 }
 
-fn failure(status: u16, retry_after_s: Option<u32>) -> Response {
+/// `not_executed` is the promise that nothing was committed: [`crate::faults::Rule::check`] lets it pass only where that is true.
+fn failure(status: u16, retry_after_s: Option<u32>, not_executed: bool) -> Response {
     let status =
         StatusCode::from_u16(status).expect("rules with other statuses than 429 and 5xx are refused");
     let code = match status {
         StatusCode::TOO_MANY_REQUESTS => "THROTTLED",
+        StatusCode::SERVICE_UNAVAILABLE if not_executed => "NOT_EXECUTED",
         StatusCode::SERVICE_UNAVAILABLE => "UNAVAILABLE",
         _ => "INTERNAL",
     };

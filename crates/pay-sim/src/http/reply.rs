@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::journal::JournalError;
 use crate::ledger::{
     CloseRefusal, DebitRefusal, DebitStatus, DebitView, ExecuteRefusal, ExecutionView, FactStatus, FactView,
-    Money, RefundRefusal, RefundStatus, RefundView,
+    Money, RefundRefusal, RefundStatus, RefundView, Target,
 };
 use crate::request::Answer;
 
@@ -74,6 +74,9 @@ pub(super) struct ExecutionBody {
 
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct FactBody {
+    /// Whoever asked must be able to tell that the answer is theirs.
+    #[serde(flatten)]
+    target: Target,
     pub(super) status: FactStatus,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) owner_order_no: Option<String>,
@@ -151,8 +154,9 @@ impl Reply {
         }))
     }
 
-    fn fact(view: FactView) -> Self {
+    fn fact(target: Target, view: FactView) -> Self {
         Self::ok(ReplyBody::Fact(FactBody {
+            target,
             status: view.status,
             owner_order_no: view.owner_order_no,
             finished_at: view.finished_at_ms.and_then(rfc3339_ms),
@@ -178,7 +182,7 @@ impl From<Answer> for Reply {
             Answer::QueryRefund(None) => Self::not_found("REFUND_NOT_FOUND"),
             Answer::Execute(Ok(view)) => Self::execution(view),
             Answer::Execute(Err(refusal)) => refusal.into(),
-            Answer::Fact(view) => Self::fact(view),
+            Answer::Fact { target, view } => Self::fact(target, view),
         }
     }
 }

@@ -82,6 +82,12 @@ async fn every_documented_operation_is_served_as_documented() {
                 let body: Value = response.json().await.unwrap();
                 assert_eq!(status, StatusCode::OK, "{method} {path}: {body}");
                 check_answer(&document, operation, status, &body);
+                let outage = json!({"kind": "unavailable", "not_executed": true});
+                rig.fault(json!({"times": 1, "fault": outage})).await;
+                let response = rig.client.send(method.clone(), &url, example.as_ref()).await.unwrap();
+                let status = response.status();
+                assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+                check_answer(&document, operation, status, &response.json().await.unwrap());
                 served.push(format!("{method} {path}"));
             }
         }

@@ -67,6 +67,31 @@ async fn throttling_has_no_effect_and_says_when_to_come_back() {
 }
 
 #[tokio::test]
+async fn a_503_promises_no_effect_only_when_asked_to_and_then_has_none() {
+    let rig = Rig::start().await;
+    for (fault, code) in [
+        (json!({"kind": "status", "status": 503, "retry_after_s": 1}), "UNAVAILABLE"),
+        (json!({"kind": "unavailable"}), "UNAVAILABLE"),
+        (json!({"kind": "status", "status": 503, "retry_after_s": 1, "not_executed": true}), "NOT_EXECUTED"),
+        (json!({"kind": "unavailable", "not_executed": true}), "NOT_EXECUTED"),
+    ] {
+        let id = rig.fault(json!({"fault": fault})).await;
+        let (debits, body) = ("/wallet/v1/debits", debit("a", 1));
+        let response = rig.client.send(reqwest::Method::POST, debits, Some(&body)).await.unwrap();
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(response.headers()["retry-after"], "1");
+        assert_eq!(response.json::<Value>().await.unwrap()["code"], code, "{fault}");
+        let (status, body) = rig.client.execute("a", in_an_hour()).await.unwrap();
+        assert_eq!((status, &body["code"]), (StatusCode::SERVICE_UNAVAILABLE, &json!(code)), "{fault}");
+        assert_eq!(rig.client.counts("a").await, (0, 0, 0), "{fault}");
+        let (_, listed) = rig.client.get("/faults").await.unwrap();
+        let promised = &listed["faults"][0]["rule"]["fault"]["not_executed"];
+        assert_eq!(promised.as_bool().unwrap_or_default(), code == "NOT_EXECUTED", "{listed}");
+        rig.client.send(reqwest::Method::DELETE, &format!("/faults/{id}"), None).await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn garbage_is_no_document_or_whatever_was_asked_for() {
     at_both_stages(json!({"kind": "garbage"}), |answer| {
         assert_eq!(answer.unwrap(), (StatusCode::OK, Value::Null))
@@ -107,7 +132,7 @@ async fn processing_completes_on_the_next_query() {
     assert_eq!(rig.client.execute("b", in_an_hour()).await.unwrap().1["status"], "NOT_DONE");
     assert_eq!(
         rig.client.fact("b").await.unwrap().1,
-        json!({"status": "DONE", "owner_order_no": "b",
+        json!({"user_id": "7", "scene": "renewal", "biz_key": "key-b", "status": "DONE", "owner_order_no": "b",
         "finished_at": rig.client.fact("b").await.unwrap().1["finished_at"]})
     );
     assert_eq!(rig.client.counts("a").await, (1, 1, 0));
@@ -194,7 +219,10 @@ async fn late_execution(mutants: Value) -> (u64, u64, u64) {
     rig.client.debit("a").await.unwrap();
     let error = rig.client.execute("a", now_ms() + 200).await.unwrap_err();
     assert!(!error.is_timeout(), "lost at once: {error:?}");
-    assert_eq!(rig.client.fact("a").await.unwrap().1, json!({"status": "NOT_DONE"}));
+    assert_eq!(
+        rig.client.fact("a").await.unwrap().1,
+        json!({"user_id": "7", "scene": "renewal", "biz_key": "key-a", "status": "NOT_DONE"})
+    );
     rig.client.refund("a").await.unwrap();
     rig.client.wait("call=execute&trade_order_no=a").await;
     rig.client.counts("a").await
