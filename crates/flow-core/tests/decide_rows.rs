@@ -388,7 +388,6 @@ fn evidence_for_another_state_is_never_decided_upon() {
 }
 
 #[test]
-#[ignore = "defect, reported: a cancellation shortens the grace, though a stalled caller may still debit until the deadline"]
 fn a_wallet_that_cannot_close_is_believed_only_after_the_deadline_even_when_cancelled() {
     // The debit carries `not_after = deadline`, and that is the only bar this wallet knows. A process that read the row
     // before the cancellation and stalled sends its debit later than `cancel + grace`, and the wallet takes it.

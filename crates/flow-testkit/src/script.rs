@@ -1,4 +1,5 @@
-//! What goes wrong, and when: a queue of steps per call, an optional source behind it, and hooks that run first.
+//! What goes wrong, and when: a queue of steps per call, an optional source behind it, and hooks that run right before
+//! a call takes effect or right before its answer is heard.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -15,15 +16,21 @@ pub struct Script<C, F> {
 
 struct State<C, F> {
     steps: HashMap<C, VecDeque<Option<F>>>,
-    hooks: HashMap<C, VecDeque<Hook>>,
+    before: HashMap<C, VecDeque<Hook>>,
+    after: HashMap<C, VecDeque<Hook>>,
     source: Option<Source<C, F>>,
     counts: HashMap<C, u64>,
 }
 
 impl<C, F> Default for Script<C, F> {
     fn default() -> Script<C, F> {
-        let state =
-            State { steps: HashMap::new(), hooks: HashMap::new(), source: None, counts: HashMap::new() };
+        let state = State {
+            steps: HashMap::new(),
+            before: HashMap::new(),
+            after: HashMap::new(),
+            source: None,
+            counts: HashMap::new(),
+        };
         Script { state: Mutex::new(state) }
     }
 }
@@ -49,13 +56,20 @@ impl<C: Eq + Hash + Copy, F> Script<C, F> {
     pub fn clear(&self) {
         let mut state = self.lock();
         state.steps.clear();
-        state.hooks.clear();
+        state.before.clear();
+        state.after.clear();
         state.source = None;
     }
 
     /// Runs this right before the next call of this kind takes effect; several are used up one per call.
     pub fn before_next(&self, call: C, hook: impl FnOnce() + Send + 'static) {
-        self.lock().hooks.entry(call).or_default().push_back(Box::new(hook));
+        self.lock().before.entry(call).or_default().push_back(Box::new(hook));
+    }
+
+    /// Runs this right after the next call of this kind took effect, before its answer is heard: the way to make an
+    /// answer old. Several are used up one per call.
+    pub fn after_next(&self, call: C, hook: impl FnOnce() + Send + 'static) {
+        self.lock().after.entry(call).or_default().push_back(Box::new(hook));
     }
 
     /// How many calls of this kind there were, faulty ones included.
@@ -68,7 +82,7 @@ impl<C: Eq + Hash + Copy, F> Script<C, F> {
         let hook = {
             let mut state = self.lock();
             *state.counts.entry(call).or_default() += 1;
-            state.hooks.get_mut(&call).and_then(VecDeque::pop_front)
+            state.before.get_mut(&call).and_then(VecDeque::pop_front)
         };
         // Outside the lock: a hook may itself make calls.
         if let Some(hook) = hook {
@@ -78,6 +92,14 @@ impl<C: Eq + Hash + Copy, F> Script<C, F> {
         match state.steps.get_mut(&call).and_then(VecDeque::pop_front) {
             Some(step) => step,
             None => state.source.as_mut().and_then(|source| source(call)),
+        }
+    }
+
+    /// Runs the call's hook for the time between its effect and its answer.
+    pub fn leave(&self, call: C) {
+        let hook = self.lock().after.get_mut(&call).and_then(VecDeque::pop_front);
+        if let Some(hook) = hook {
+            hook();
         }
     }
 

@@ -124,6 +124,19 @@ async fn a_hook_can_win_the_race_right_before_a_write() {
 }
 
 #[tokio::test]
+async fn a_hook_can_make_an_answer_old() {
+    let store = MemStore::new(ManualClock::new());
+    let flow = created(&store, 1);
+    let theirs = reschedule(&flow);
+    store.after_next(StoreOp::Load, move |store| {
+        assert_eq!(store.cas_now(&theirs).expect("a legal write"), CasOutcome::Applied);
+    });
+    let seen = store.load(flow.id).await.expect("the store is up").value;
+    assert_eq!(seen, Some(flow.clone()), "what was read before the other write");
+    assert_eq!(store.flow(flow.id).map(|row| row.version), Some(Version(1)));
+}
+
+#[tokio::test]
 async fn a_broken_connection_takes_its_lease_along() {
     let store = MemStore::new(ManualClock::new());
     let mut lease = store.try_lease(0, 1).await.expect("the store is up").expect("nobody holds it");

@@ -38,7 +38,7 @@ impl Business for FakeBusiness {
             }
             Path::NotSent(no_answer) => ExecuteAnswer::None(no_answer),
         };
-        self.answered(answer).await
+        self.answered(Call::Execute, answer).await
     }
 
     async fn fact(&self, target: &Target) -> Answered<FactAnswer> {
@@ -51,13 +51,14 @@ impl Business for FakeBusiness {
                 FactAnswer::None(no_answer)
             }
         };
-        self.answered(answer).await
+        self.answered(Call::Fact, answer).await
     }
 }
 
 impl FakeBusiness {
-    async fn answered<A>(&self, answer: A) -> Answered<A> {
+    async fn answered<A>(&self, call: Call, answer: A) -> Answered<A> {
         // The effect is there; others may act before the answer is heard.
+        self.world.script.leave(call);
         tokio::task::yield_now().await;
         Answered { answer, request_id: DownstreamRef::new("business-request").ok() }
     }

@@ -45,7 +45,7 @@ impl Wallet for FakeWallet {
             }
             Path::NotSent(no_answer) => ChargeAnswer::None(no_answer),
         };
-        self.answered(answer).await
+        self.answered(Call::Debit, answer).await
     }
 
     async fn query(&self, trade_order_no: &TradeOrderNo) -> Answered<ChargeAnswer> {
@@ -58,7 +58,7 @@ impl Wallet for FakeWallet {
                 ChargeAnswer::None(no_answer)
             }
         };
-        self.answered(answer).await
+        self.answered(Call::Query, answer).await
     }
 
     async fn close(&self, trade_order_no: &TradeOrderNo) -> Answered<ChargeAnswer> {
@@ -81,7 +81,7 @@ impl Wallet for FakeWallet {
             }
             Path::NotSent(no_answer) => ChargeAnswer::None(no_answer),
         };
-        self.answered(answer).await
+        self.answered(Call::Close, answer).await
     }
 
     async fn refund(&self, order: &RefundOrder) -> Answered<RefundAnswer> {
@@ -106,7 +106,7 @@ impl Wallet for FakeWallet {
             }
             Path::NotSent(no_answer) => RefundAnswer::None(no_answer),
         };
-        self.answered(answer).await
+        self.answered(Call::Refund, answer).await
     }
 
     async fn query_refund(&self, refund_order_no: &RefundOrderNo) -> Answered<RefundAnswer> {
@@ -120,13 +120,14 @@ impl Wallet for FakeWallet {
                 RefundAnswer::None(no_answer)
             }
         };
-        self.answered(answer).await
+        self.answered(Call::QueryRefund, answer).await
     }
 }
 
 impl FakeWallet {
-    async fn answered<A>(&self, answer: A) -> Answered<A> {
+    async fn answered<A>(&self, call: Call, answer: A) -> Answered<A> {
         // The effect is there; others may act before the answer is heard.
+        self.world.script.leave(call);
         tokio::task::yield_now().await;
         Answered { answer, request_id: reference("wallet-request") }
     }

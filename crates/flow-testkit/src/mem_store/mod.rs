@@ -97,6 +97,12 @@ impl MemStore {
         self.script.before_next(op, move || hook(&store));
     }
 
+    /// Runs this right after the next call of this kind took effect, before its answer is heard.
+    pub fn after_next(&self, op: StoreOp, hook: impl FnOnce(&MemStore) + Send + 'static) {
+        let store = self.clone();
+        self.script.after_next(op, move || hook(&store));
+    }
+
     /// How many calls of this kind there were.
     pub fn calls(&self, op: StoreOp) -> u64 {
         self.script.count(op)
@@ -158,6 +164,7 @@ impl MemStore {
                 Err(unavailable())
             }
         };
+        self.script.leave(op);
         tokio::task::yield_now().await;
         result
     }
@@ -180,6 +187,7 @@ impl MemStore {
                 Err(StoreError::OutcomeUnknown)
             }
         };
+        self.script.leave(op);
         tokio::task::yield_now().await;
         result
     }
