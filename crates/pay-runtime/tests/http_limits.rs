@@ -262,8 +262,24 @@ async fn a_client_still_sending_its_body_sees_the_refusal_not_a_reset() {
         });
         let mut said = Vec::new();
         within(reading.read_to_end(&mut said)).await.unwrap();
-        assert!(String::from_utf8(said).unwrap().starts_with("HTTP/1.1 413"));
+        let said = String::from_utf8(said).unwrap();
+        assert!(said.starts_with("HTTP/1.1 413"));
+        assert!(said.contains("\r\nconnection: close\r\n"), "the end of the connection is not announced: {said}");
         within(sending).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_connection_whose_requests_were_read_to_their_end_goes_on() {
+    let server = start(short_limits()).await;
+    let mut stream = connect(&server).await;
+    for _ in 0..3 {
+        stream.write_all(b"POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\nbody").await.unwrap();
+        let said = read_answer(&mut stream, "body").await;
+        assert!(said.starts_with("HTTP/1.1 200") && !said.contains("connection: close"), "{said}");
+        stream.write_all(GET_HELLO).await.unwrap();
+        let said = read_answer(&mut stream, "hello").await;
+        assert!(said.starts_with("HTTP/1.1 200") && !said.contains("connection: close"), "{said}");
     }
 }
 

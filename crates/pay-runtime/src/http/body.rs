@@ -1,6 +1,8 @@
 //! A request's body with a time limit of its own: hyper bounds the header's time, nobody else the body's.
 
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -28,11 +30,36 @@ pub struct RequestBody {
     limit_ms: u64,
     /// Started by the first read that had to wait.
     deadline: Option<Pin<Box<Sleep>>>,
+    end: BodyEnd,
+}
+
+/// Whether a body was read to its end; outlives the body.
+#[derive(Debug, Clone, Default)]
+pub(super) struct BodyEnd(Arc<AtomicBool>);
+
+impl BodyEnd {
+    /// Whether nothing of the body is left to be read.
+    pub(super) fn was_reached(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn reach(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 impl RequestBody {
     pub(super) fn new(incoming: Incoming, limit_ms: u64) -> RequestBody {
-        RequestBody { incoming, limit_ms, deadline: None }
+        let end = BodyEnd::default();
+        if incoming.is_end_stream() {
+            end.reach();
+        }
+        RequestBody { incoming, limit_ms, deadline: None, end }
+    }
+
+    /// Tells, also after the body is gone, whether its end was reached.
+    pub(super) fn end(&self) -> BodyEnd {
+        self.end.clone()
     }
 }
 
@@ -52,7 +79,12 @@ impl Body for RequestBody {
             return Poll::Ready(Some(Err(BodyError::TimedOut { limit_ms: this.limit_ms })));
         }
         match Pin::new(&mut this.incoming).poll_frame(cx) {
-            Poll::Ready(frame) => Poll::Ready(frame.map(|result| result.map_err(BodyError::Broken))),
+            Poll::Ready(frame) => {
+                if frame.is_none() || this.incoming.is_end_stream() {
+                    this.end.reach();
+                }
+                Poll::Ready(frame.map(|result| result.map_err(BodyError::Broken)))
+            }
             Poll::Pending => {
                 if this.deadline.is_none() {
                     let mut deadline = Box::pin(tokio::time::sleep(Duration::from_millis(this.limit_ms)));

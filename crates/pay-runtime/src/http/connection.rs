@@ -1,11 +1,13 @@
 //! One accepted connection, from its first byte to its last.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
 
 use hyper::Request;
 use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -51,7 +53,17 @@ pub(super) async fn run<S: HttpService>(
     let answer = service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(|incoming| RequestBody::new(incoming, body_read_timeout_ms));
         request.extensions_mut().insert(PeerAddr(peer));
-        service.clone().answer(request)
+        let body_end = request.body().end();
+        let answering = service.clone().answer(request);
+        async move {
+            let mut response = answering.await?;
+            // The rest of the body stands in the way of the next request, so this connection takes none: the client
+            // must not learn that from a request that breaks off.
+            if !body_end.was_reached() {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, Infallible>(response)
+        }
     });
     let mut connection = pin!(protocol.serve_connection(io, answer));
     let mut shutting_down = false;
