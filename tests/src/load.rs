@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use futures_util::stream::{self, StreamExt as _};
 use serde_json::Value;
-use xtask::stack::{ApiClient, Patience, Reply};
+use xtask::stack::{ApiClient, Patience, Payment, Reply};
 
 /// A client application with several API processes to turn to.
 #[derive(Debug, Clone)]
@@ -71,20 +71,22 @@ impl Shop {
         }
     }
 
-    /// Makes all the payments `(key, body)`, so many at once, willing to wait so long for each end.
+    /// Makes all the payments, each under its key, so many at once, willing to wait so long for each end. A deadline
+    /// counts from the first try.
     ///
     /// # Errors
     /// As [`Shop::pay`]; the first failure.
     pub async fn pay_all(
         &self,
-        payments: &[(String, Value)],
+        payments: &[(String, Payment)],
         at_once: usize,
         wait_s: u32,
         within: Duration,
     ) -> anyhow::Result<Vec<Bought>> {
         let paid = stream::iter(payments.iter().enumerate())
-            .map(|(turn, (key, body))| async move {
-                self.pay(turn, key, body, wait_s, within).await.with_context(|| format!("payment {key}"))
+            .map(|(turn, (key, payment))| async move {
+                let paid = self.pay(turn, key, &payment.body(), wait_s, within).await;
+                paid.with_context(|| format!("payment {key}"))
             })
             .buffered(at_once)
             .collect::<Vec<_>>()

@@ -44,17 +44,6 @@ impl Socket {
         self.stream.write_all(bytes).await
     }
 
-    /// Sends what fits right now, without waiting.
-    ///
-    /// # Errors
-    /// The other side is gone.
-    pub fn send_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.stream.try_write(bytes) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
-            outcome => outcome,
-        }
-    }
-
     /// Ends with a reset instead of a farewell.
     ///
     /// # Errors

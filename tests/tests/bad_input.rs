@@ -63,6 +63,9 @@ async fn check(api: &ApiClient, case: Case) -> anyhow::Result<()> {
     );
     ensure!(reply.body["status"] == case.status && reply.body["retryable"] == false, "{}", reply.body);
     ensure!(!reply.text("detail").is_empty() && !reply.text("title").is_empty(), "{}", reply.body);
+    // Where the body was not read to its end, the connection can't be used again, and the client must know.
+    let closes = reply.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
+    ensure!(closes || case.status != 413, "a 413 that does not announce the end of its connection");
     let request_id = reply.header("x-request-id").context("no X-Request-Id")?;
     ensure!(reply.text("request_id") == request_id, "{} is not {request_id}", reply.body);
     Ok(())

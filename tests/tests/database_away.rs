@@ -16,6 +16,8 @@ const CLIENTS: u64 = 16;
 /// No client waits longer for any answer: its own wait, a statement's limit, a connection's limit, and some.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 const OUTAGE_END: Duration = Duration::from_secs(40);
+/// Longer than the services let a statement run.
+const FROZEN: Duration = Duration::from_secs(7);
 /// Payments that must get through after each outage.
 const FRESH_PAYMENTS: u32 = 40;
 
@@ -79,7 +81,8 @@ async fn stopped_killed_and_frozen(flavor: Flavor) -> anyhow::Result<()> {
     let recorded = given_up.iter().find(|target| audit.flows.iter().any(|flow| flow.target == **target));
     ensure!(recorded.is_none(), "{recorded:?} was refused for sure, and recorded all the same");
     ensure!(!given_up.is_empty(), "no client was told that nothing was recorded");
-    site.close().await?;
+    site.close_expecting(&["round failed; the next one starts over", "a transaction could not be ended"])
+        .await?;
     Ok(server.stop().await?)
 }
 
@@ -95,7 +98,7 @@ async fn outages(server: &mut Server, api: &ApiClient, seen: &Seen) -> anyhow::R
     server.restart().await?;
     fresh_payments(seen).await.context("after a crash")?;
     server.pause().await?;
-    let frozen = Patience::of(Duration::from_secs(4));
+    let frozen = Patience::of(FROZEN);
     let thawed = || async { Ok(frozen.is_over().then_some(())) };
     wait_until("the server to have been frozen for a while", OUTAGE_END, thawed).await?;
     server.resume().await?;

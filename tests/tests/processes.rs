@@ -25,7 +25,7 @@ async fn a_dead_scanners_share_is_taken_over(flavor: Flavor) -> anyhow::Result<(
     sim.fault(json!({ "calls": ["debit"], "fault": { "kind": "status", "status": 500 } })).await?;
     sim.fault(json!({ "calls": ["query"], "fault": { "kind": "delay", "ms": 3_000 } })).await?;
     let payments: Vec<_> =
-        (1..=FLOWS).map(|user| (format!("takeover-{user}"), Payment::new(user, "t").body())).collect();
+        (1..=FLOWS).map(|user| (format!("takeover-{user}"), Payment::new(user, "t"))).collect();
     Shop::new(vec![api]).pay_all(&payments, 32, 0, END).await?;
     let first = site.stack.start_scanner().await?;
     let heard = sim.wait_for_arrivals("query", 8, END).await;
