@@ -30,9 +30,12 @@ impl Performed {
                 request_id: answered.request_id,
                 latency_ms: Some(took_ms),
             },
-            Err(refused) => {
-                Performed { evidence: evidence(none(refused)), request_id: None, latency_ms: None, asked_at_ms }
-            }
+            Err(refused) => Performed {
+                evidence: evidence(none(refused)),
+                request_id: None,
+                latency_ms: None,
+                asked_at_ms,
+            },
         }
     }
 }
@@ -126,7 +129,10 @@ impl Advancer {
                 business.fact(&target).await
             })
             .await;
-        Performed::from_call(asked_at_ms, call, FactAnswer::None, |fact| Evidence::Business { executed, fact })
+        Performed::from_call(asked_at_ms, call, FactAnswer::None, |fact| Evidence::Business {
+            executed,
+            fact,
+        })
     }
 
     async fn refund(&self, flow: &Flow) -> Performed {
