@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpStream;
 use xtask::stack::ApiClient;
 
 /// A raw connection to an API process.
@@ -24,16 +24,6 @@ impl Socket {
         let stream = TcpStream::connect(address(api)?).await.context("can not connect")?;
         stream.set_nodelay(true)?;
         Ok(Socket { stream })
-    }
-
-    /// Connects with a receive buffer so small that the server soon can send no more.
-    ///
-    /// # Errors
-    /// Refused.
-    pub async fn open_narrow(api: &ApiClient) -> anyhow::Result<Socket> {
-        let socket = TcpSocket::new_v4()?;
-        socket.set_recv_buffer_size(2_048)?;
-        Ok(Socket { stream: socket.connect(address(api)?).await.context("can not connect")? })
     }
 
     /// Sends all of it.

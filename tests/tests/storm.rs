@@ -112,6 +112,7 @@ async fn play(flavor: Flavor, name: &str, plan: &Plan) -> anyhow::Result<()> {
     let audit = site.settle(SETTLE).await?;
     check_answers(&payments, &bought, &audit)?;
     check_liars(&audit)?;
+    check_entrances(&site).await?;
     // Nothing that is still under way may change what the books say.
     tokio::time::sleep(Duration::from_millis(LATEST_MS)).await;
     let later = site.settle(SETTLE).await?;
@@ -307,6 +308,18 @@ fn check_liars(audit: &Audit) -> anyhow::Result<()> {
             "flow {} is held for {reason:?}, expected {expected:?}: {flow:?}",
             flow.id
         );
+    }
+    Ok(())
+}
+
+/// The request, the timer and the scanner have all pushed.
+async fn check_entrances(site: &Site) -> anyhow::Result<()> {
+    for entrance in ["SYNC", "TIMER", "SCANNER"] {
+        let sql =
+            format!("SELECT COUNT(*) FROM pay_flow_event WHERE ev_trigger = '{entrance}' AND version > 0");
+        let writes = site.database.number(&sql).await?;
+        eprintln!("{entrance}: {writes} writes");
+        ensure!(writes >= 20, "{entrance} wrote only {writes} times: it was no storm from all sides");
     }
     Ok(())
 }

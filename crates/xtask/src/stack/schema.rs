@@ -21,6 +21,10 @@ pub struct Schema {
 /// Where the second part of `docs/grants.sql` begins: what needs the tables.
 const AFTER_MIGRATION: &str = "\n-- 2.";
 
+/// Held while a schema is prepared: two at once would take each other's right to create triggers away.
+const SERVER_LOCK: &str = "prepare_schema";
+const SERVER_LOCK_WAIT_S: u32 = 60;
+
 impl Schema {
     /// Makes the schema on the server at `root_url`, its accounts and rights, and migrates it.
     ///
@@ -45,6 +49,8 @@ impl Schema {
                 .map(|_| ())
                 .with_context(|| format!("the server refuses:\n{sql}"))
         };
+        // The variable below is the whole server's; the lock goes with the connection.
+        run(&format!("DO GET_LOCK('{SERVER_LOCK}', {SERVER_LOCK_WAIT_S})")).await?;
         run(&format!("DROP DATABASE IF EXISTS `{name}`; CREATE DATABASE `{name}` CHARACTER SET utf8mb4"))
             .await?;
         run(before).await?;
