@@ -39,16 +39,19 @@ struct Plan {
 }
 
 async fn faults(flavor: Flavor) -> anyhow::Result<()> {
-    play(flavor, "storm", &Plan { flows: 500, seed: seed(), kills: false }).await
+    play(flavor, "storm", &Plan { flows: flows_on(flavor), seed: seed(), kills: false }).await
 }
 
 async fn faults_and_kills(flavor: Flavor) -> anyhow::Result<()> {
-    // The reference server gets all of it; the other one shows that it is no different.
-    let flows = match flavor {
+    play(flavor, "kills", &Plan { flows: flows_on(flavor), seed: seed(), kills: true }).await
+}
+
+/// The reference server gets all of it; the other one shows that it is no different.
+fn flows_on(flavor: Flavor) -> u64 {
+    match flavor {
         Flavor::MySql => 500,
-        Flavor::MariaDb => 200,
-    };
-    play(flavor, "kills", &Plan { flows, seed: seed(), kills: true }).await
+        Flavor::MariaDb => 250,
+    }
 }
 
 /// `PAY_TEST_SEED` repeats a run's faults and kills.
