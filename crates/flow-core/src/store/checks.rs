@@ -66,13 +66,21 @@ impl Setting {
     const fn why(self) -> &'static str {
         match self {
             Setting::Version => "MySQL 8.0.19 or MariaDB 10.11 is the oldest that has what the schema uses",
-            Setting::SqlMode => "without a strict mode, a writer's wrong value is stored cut or as zero instead of refused",
-            Setting::FlushLogAtCommit => "at any value but 1, a crash loses payments that were answered as recorded",
+            Setting::SqlMode => {
+                "without a strict mode, a writer's wrong value is stored cut or as zero instead of refused"
+            }
+            Setting::FlushLogAtCommit => {
+                "at any value but 1, a crash loses payments that were answered as recorded"
+            }
             Setting::SyncBinlog => "at any value but 1, a crash makes replicas differ from what was answered",
-            Setting::BinlogFormat => "READ COMMITTED needs ROW or MIXED: statements are refused or replicate differently",
+            Setting::BinlogFormat => {
+                "READ COMMITTED needs ROW or MIXED: statements are refused or replicate differently"
+            }
             Setting::ReadOnly => "the service can't write here; is this the replica?",
             Setting::Galera => "with several writers a commit can be taken back; one writer is supported",
-            Setting::GuardTriggers => "without them, anybody may change a terminal payment or the audit log unnoticed",
+            Setting::GuardTriggers => {
+                "without them, anybody may change a terminal payment or the audit log unnoticed"
+            }
         }
     }
 }
@@ -135,7 +143,8 @@ pub(super) async fn weaknesses(connection: &mut MySqlConnection) -> Result<Vec<W
     .fetch_one(&mut *connection)
     .await?;
     // Exists on servers built with Galera alone.
-    let galera = sqlx::query!("SHOW GLOBAL VARIABLES LIKE 'wsrep_on'").fetch_optional(&mut *connection).await?;
+    let galera =
+        sqlx::query!("SHOW GLOBAL VARIABLES LIKE 'wsrep_on'").fetch_optional(&mut *connection).await?;
     let mut weak = judge(Facts {
         version: told.version,
         sql_mode: told.sql_mode,
@@ -154,7 +163,8 @@ pub(super) async fn weaknesses(connection: &mut MySqlConnection) -> Result<Vec<W
 
 /// What is weak about a server that says this of itself.
 fn judge(facts: Facts) -> Vec<Weakness> {
-    let strict = facts.sql_mode.split(',').any(|mode| matches!(mode, "STRICT_TRANS_TABLES" | "STRICT_ALL_TABLES"));
+    let strict =
+        facts.sql_mode.split(',').any(|mode| matches!(mode, "STRICT_TRANS_TABLES" | "STRICT_ALL_TABLES"));
     let writes_binlog = facts.log_bin != "0";
     let replicates_rows = matches!(facts.binlog_format.as_str(), "ROW" | "MIXED");
     let found = [
@@ -194,7 +204,11 @@ struct GuardTrigger {
 
 /// The guard triggers that the migrations create, by name.
 fn expected_guards() -> BTreeMap<String, GuardTrigger> {
-    MIGRATIONS.iter().flat_map(|migration| guards_in(migration.sql.as_str())).map(|guard| (guard.name.clone(), guard)).collect()
+    MIGRATIONS
+        .iter()
+        .flat_map(|migration| guards_in(migration.sql.as_str()))
+        .map(|guard| (guard.name.clone(), guard))
+        .collect()
 }
 
 /// Reads `CREATE TRIGGER name TIMING EVENT ON table FOR EACH ROW`, then the body from BEGIN to an END at the margin.
@@ -220,7 +234,8 @@ fn guards_in(sql: &str) -> Vec<GuardTrigger> {
 
 /// What is wrong with the guard triggers, if anything.
 async fn guards_wrong(connection: &mut MySqlConnection) -> Result<Option<String>, sqlx::Error> {
-    let listing = sqlx::query_scalar!("SELECT flow_guard_triggers() AS `listing: String`").fetch_one(connection).await;
+    let listing =
+        sqlx::query_scalar!("SELECT flow_guard_triggers() AS `listing: String`").fetch_one(connection).await;
     let listing = match listing {
         Ok(listing) => listing.unwrap_or_default(),
         Err(error @ sqlx::Error::Database(_)) => {
@@ -248,7 +263,9 @@ mod tests {
 
     #[test]
     fn versions_of_both_servers() {
-        for fine in ["8.0.19", "8.4.0", "9.7.4-2", "10.11.2-MariaDB", "5.5.5-10.11.6-MariaDB-log", "12.1.0-MariaDB"] {
+        for fine in
+            ["8.0.19", "8.4.0", "9.7.4-2", "10.11.2-MariaDB", "5.5.5-10.11.6-MariaDB-log", "12.1.0-MariaDB"]
+        {
             assert!(old_enough(fine), "{fine}");
         }
         for old in ["8.0.18", "5.7.44-log", "10.6.22-MariaDB", "5.5.5-10.3.39-MariaDB", ""] {
@@ -273,7 +290,8 @@ mod tests {
     fn every_weak_setting_is_named_and_a_sound_server_has_none() {
         assert_eq!(judge(sound()), []);
         let no_binlog = |facts: Facts| Facts { log_bin: "0".to_owned(), ..facts };
-        let weak_log = Facts { sync_binlog: "0".to_owned(), binlog_format: "STATEMENT".to_owned(), ..sound() };
+        let weak_log =
+            Facts { sync_binlog: "0".to_owned(), binlog_format: "STATEMENT".to_owned(), ..sound() };
         assert_eq!(judge(no_binlog(weak_log)), [], "nothing about a log that is not written");
         let cases = [
             (Setting::Version, Facts { version: "8.0.18".to_owned(), ..sound() }),

@@ -101,7 +101,9 @@ impl Committer {
             if u128::from(idle_ms) < IDLE_BEFORE_PING.as_millis() {
                 return Ok(connection);
             }
-            if let Ok(Ok(())) = tokio::time::timeout(self.connector.statement_limit(), connection.ping()).await {
+            if let Ok(Ok(())) =
+                tokio::time::timeout(self.connector.statement_limit(), connection.ping()).await
+            {
                 return Ok(connection);
             }
         }
@@ -219,7 +221,8 @@ impl Committer {
                 Ok(connection) => connection,
                 Err(error) => return answer_all(wave, &not_connected(&error)),
             };
-            metrics::histogram!("store_write_batch_rows").record(u32::try_from(wave.len()).unwrap_or(u32::MAX));
+            metrics::histogram!("store_write_batch_rows")
+                .record(u32::try_from(wave.len()).unwrap_or(u32::MAX));
             let committing = commit_many(&mut connection, &wave);
             let ended = tokio::time::timeout(self.connector.statement_limit(), committing).await;
             match ended.unwrap_or(Batch::Unknown) {
@@ -233,7 +236,8 @@ impl Committer {
                 }
                 Batch::RowFailed(kind) => {
                     self.keep(connection);
-                    let (apart, rest) = wave.into_iter().partition(|pending| Kind::of(&pending.write) == kind);
+                    let (apart, rest) =
+                        wave.into_iter().partition(|pending| Kind::of(&pending.write) == kind);
                     self.pass_on(apart).await;
                     wave = rest;
                 }
@@ -248,7 +252,10 @@ impl Committer {
                     return answer_all(wave, &failure.of_write());
                 }
                 Batch::Unknown => {
-                    tracing::warn!(rows = wave.len(), "a commit was not confirmed; the outcome of its writes is unknown");
+                    tracing::warn!(
+                        rows = wave.len(),
+                        "a commit was not confirmed; the outcome of its writes is unknown"
+                    );
                     return answer_all(wave, &StoreError::OutcomeUnknown);
                 }
             }

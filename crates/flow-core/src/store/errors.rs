@@ -95,12 +95,15 @@ impl Failure {
                 tracing::warn!(%error, "connection lost while a write was under way");
                 StoreError::OutcomeUnknown
             }
+            Failure::Refused(message) => {
+                tracing::error!(message, "a guard of the database refused a write");
+                StoreError::Guarded { message }
+            }
             Failure::NotConnected(_)
             | Failure::Contended
             | Failure::ReadOnly
             | Failure::Overloaded(_)
             | Failure::Taken(_)
-            | Failure::Refused(_)
             | Failure::Unexpected(_) => self.of_read(),
         }
     }
@@ -167,7 +170,9 @@ const fn is_loss(number: u16) -> bool {
 /// `Duplicate entry '…' for key 'table.key'` (MySQL 8.0.19+), `… for key 'key'` (MariaDB, older MySQL), or the guard's
 /// own wording without quotes. The entry may hold anything a client sent, so only what follows the last `for key` counts.
 fn key_name(message: &str) -> &str {
-    message.rsplit_once("for key ").map_or("", |(_, name)| name.trim_matches(|c| matches!(c, '\'' | '`' | '"')))
+    message
+        .rsplit_once("for key ")
+        .map_or("", |(_, name)| name.trim_matches(|c| matches!(c, '\'' | '`' | '"')))
 }
 
 fn taken_key(message: &str) -> Option<TakenKey> {

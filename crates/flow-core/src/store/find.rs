@@ -49,7 +49,10 @@ fn statement(filter: &FlowFilter, before_id: Option<FlowId>, limit_rows: u32) ->
         (" AND f.scene = ", filter.scene.as_ref().map(|scene| scene.as_str().to_owned())),
         (" AND f.biz_key = ", filter.biz_key.as_ref().map(|key| key.as_str().to_owned())),
         (" AND f.trade_order_no = ", filter.trade_order_no.as_ref().map(|number| number.as_str().to_owned())),
-        (" AND f.refund_order_no = ", filter.refund_order_no.as_ref().map(|number| number.as_str().to_owned())),
+        (
+            " AND f.refund_order_no = ",
+            filter.refund_order_no.as_ref().map(|number| number.as_str().to_owned()),
+        ),
         (" AND f.status = ", filter.state.map(|state| state.as_str().to_owned())),
     ];
     for (condition, value) in texts {
@@ -71,7 +74,10 @@ fn statement(filter: &FlowFilter, before_id: Option<FlowId>, limit_rows: u32) ->
     if let Some(min_age_ms) = filter.min_age_ms {
         // A thousand years: far beyond any row, and within the server's range.
         let age_ms = i64::try_from(min_age_ms).unwrap_or(i64::MAX).min(31_536_000_000_000);
-        query.push(" AND f.state_entered_at <= NOW(3) - INTERVAL ").push_bind(age_ms).push(" * 1000 MICROSECOND");
+        query
+            .push(" AND f.state_entered_at <= NOW(3) - INTERVAL ")
+            .push_bind(age_ms)
+            .push(" * 1000 MICROSECOND");
     }
     query.push(" ORDER BY f.id DESC LIMIT ").push_bind(limit_rows);
     query

@@ -52,7 +52,9 @@ pub(super) async fn take_block(
         return Err(sqlx::Error::RowNotFound);
     }
     // Asked for apart: the answer to an UPDATE of a table with triggers does not carry it.
-    let first = sqlx::query_scalar!("SELECT CAST(LAST_INSERT_ID() AS SIGNED) AS `first!`").fetch_one(connection).await?;
+    let first = sqlx::query_scalar!("SELECT CAST(LAST_INSERT_ID() AS SIGNED) AS `first!`")
+        .fetch_one(connection)
+        .await?;
     Ok(first..first + i64::from(block_rows))
 }
 

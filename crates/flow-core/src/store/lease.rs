@@ -38,7 +38,8 @@ pub(super) async fn try_lease(
         let limit = connector.statement_limit();
         let mut connection = connector.open(Purpose::Hold).await.map_err(|error| not_connected(&error))?;
         let taking = async {
-            let schema = sqlx::query_scalar!("SELECT DATABASE() AS `schema!`").fetch_one(&mut connection).await?;
+            let schema =
+                sqlx::query_scalar!("SELECT DATABASE() AS `schema!`").fetch_one(&mut connection).await?;
             let name = lock_name(&schema, partition, partitions);
             let got = sqlx::query_scalar!("SELECT CAST(GET_LOCK(?, 0) AS SIGNED) AS `got`", name)
                 .fetch_one(&mut connection)

@@ -54,7 +54,9 @@ pub enum MigrationError {
     )]
     NoTriggerRight,
     /// Another process held the migration lock for too long.
-    #[error("another process has been migrating this schema for {LOCK_WAIT_S} s; nothing was applied; try again")]
+    #[error(
+        "another process has been migrating this schema for {LOCK_WAIT_S} s; nothing was applied; try again"
+    )]
     Locked,
     /// What the database has is not a beginning of what this program has.
     #[error("the schema can't be migrated: {0}; nothing was applied")]
@@ -166,7 +168,10 @@ async fn apply_missing(
     probe_trigger_right(connection).await?;
     for migration in MIGRATIONS.iter().filter(|migration| missing.contains(&migration.version)) {
         let version = migration.version;
-        progress(MigrationStep::Applying { version, description: migration.description.clone().into_owned() });
+        progress(MigrationStep::Applying {
+            version,
+            description: migration.description.clone().into_owned(),
+        });
         let took = connection
             .apply(TABLE, migration)
             .await
@@ -236,8 +241,11 @@ fn compare(applied: &[Applied]) -> Result<(), SchemaMismatch> {
     }
     let known: BTreeMap<i64, &Cow<'static, [u8]>> =
         MIGRATIONS.iter().map(|migration| (migration.version, &migration.checksum)).collect();
-    let unknown: Vec<i64> =
-        applied.iter().map(|migration| migration.version).filter(|version| !known.contains_key(version)).collect();
+    let unknown: Vec<i64> = applied
+        .iter()
+        .map(|migration| migration.version)
+        .filter(|version| !known.contains_key(version))
+        .collect();
     if !unknown.is_empty() {
         return Err(SchemaMismatch::Ahead { unknown });
     }

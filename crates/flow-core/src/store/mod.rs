@@ -112,7 +112,10 @@ impl MySqlStore {
         let reader = Reader::new(pool, connector.statement_limit(), Arc::clone(&clock));
         let queue = WriteQueue::start(&options, &connector);
         let store = MySqlStore { connector, reader, queue, clock };
-        store.now().await.map_err(|error| ConnectError::Unreachable(sqlx::Error::Configuration(error.into())))?;
+        store
+            .now()
+            .await
+            .map_err(|error| ConnectError::Unreachable(sqlx::Error::Configuration(error.into())))?;
         Ok(store)
     }
 
@@ -121,9 +124,7 @@ impl MySqlStore {
     /// # Errors
     /// The outer one if the database could not be asked, the inner one if it has another schema.
     pub async fn schema_is_current(&self) -> Result<Result<(), SchemaMismatch>, StoreError> {
-        self.reader
-            .run(|connection| Box::pin(migrate::schema_is_current(connection)))
-            .await
+        self.reader.run(|connection| Box::pin(migrate::schema_is_current(connection))).await
     }
 
     /// Takes no more writes, waits for those under way at most so long, and closes the connections. Says whether all
@@ -226,6 +227,9 @@ impl FlowStore for MySqlStore {
 fn refused(write: &CasWrite) -> StoreError {
     let (from, to) = (write.from, write.to());
     tracing::error!(flow_id = %write.flow_id, %from, %to, version = write.version.0, "an illegal write was refused");
-    metrics::counter!("flow_refused_transitions_total", "from" => from.as_str(), "to" => to.as_str()).increment(1);
-    StoreError::Guarded { message: format!("flow {}: a write from {from} to {to} is not allowed", write.flow_id) }
+    metrics::counter!("flow_refused_transitions_total", "from" => from.as_str(), "to" => to.as_str())
+        .increment(1);
+    StoreError::Guarded {
+        message: format!("flow {}: a write from {from} to {to} is not allowed", write.flow_id),
+    }
 }

@@ -110,7 +110,8 @@ impl Pending {
             Err(StoreError::Guarded { .. }) => "guarded",
             Err(StoreError::Corrupt { .. } | StoreError::Unexpected(_)) => "failed",
         };
-        metrics::counter!("store_writes_total", "kind" => self.write.kind(), "outcome" => outcome).increment(1);
+        metrics::counter!("store_writes_total", "kind" => self.write.kind(), "outcome" => outcome)
+            .increment(1);
         drop(self.answer.send(answer));
     }
 
@@ -208,7 +209,9 @@ fn supervise(
             if !ended.is_panic() {
                 break;
             }
-            tracing::error!("a committer panicked; its writes are answered as unknown; another takes its place");
+            tracing::error!(
+                "a committer panicked; its writes are answered as unknown; another takes its place"
+            );
         }
     })
 }

@@ -101,9 +101,7 @@ impl Reader {
 
     pub(super) async fn now(&self) -> Result<DateTime<Utc>, StoreError> {
         let now = self
-            .run(|connection| {
-                Box::pin(sqlx::query_scalar!("SELECT NOW(3) AS `now!`").fetch_one(connection))
-            })
+            .run(|connection| Box::pin(sqlx::query_scalar!("SELECT NOW(3) AS `now!`").fetch_one(connection)))
             .await?
             .and_utc();
         self.clock.seen(now);
@@ -218,7 +216,8 @@ impl Reader {
             .await?;
         rows.into_iter()
             .map(|row| {
-                let state = State::parse(&row.status).ok_or(StoreError::Corrupt { flow_id: 0, column: "status" })?;
+                let state =
+                    State::parse(&row.status).ok_or(StoreError::Corrupt { flow_id: 0, column: "status" })?;
                 Ok(StateSummary {
                     state,
                     rows: row.flows.unsigned_abs(),

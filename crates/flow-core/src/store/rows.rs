@@ -6,8 +6,8 @@ use chrono::{DateTime, NaiveDateTime, Utc};
 use crate::answer::ErrorCode;
 use crate::flow::{CancelRequest, Flow, Hold, HoldReason, RefundReason, RefundTerms, Trigger};
 use crate::ids::{
-    Actor, AttemptNo, BizKey, CallerId, DownstreamName, DownstreamRef, Fingerprint, FlowId, IdError, RefundOrderNo, Scene,
-    Target, TradeOrderNo, UserId, Version,
+    Actor, AttemptNo, BizKey, CallerId, DownstreamName, DownstreamRef, Fingerprint, FlowId, IdError,
+    RefundOrderNo, Scene, Target, TradeOrderNo, UserId, Version,
 };
 use crate::money::{Currency, Money};
 use crate::ports::{FlowEvent, StoreError};
@@ -124,8 +124,7 @@ pub(super) fn flow(row: FlowRow) -> Result<Flow, StoreError> {
         biz_key: at.text("biz_key", row.biz_key, BizKey::new)?,
     };
     let currency = at.text("currency", row.currency, Currency::new)?;
-    let money =
-        Money::new(at.need("amount", row.amount)?, currency).map_err(|_| at.corrupt("amount"))?;
+    let money = Money::new(at.need("amount", row.amount)?, currency).map_err(|_| at.corrupt("amount"))?;
     let cancel = cancel(at, row.cancel_requested_at, row.cancel_requested_by)?;
     let hold = hold(at, row.hold_reason, row.hold_since, row.hold_by)?;
     let refund = refund(at, row.refund_amount, row.refund_reason, row.refund_source)?;
@@ -146,7 +145,11 @@ pub(super) fn flow(row: FlowRow) -> Result<Flow, StoreError> {
         next_retry_time: at.time("next_retry_time", row.next_retry_time)?,
         retry_count: at.count("retry_count", row.retry_count)?,
         last_error_code: row.last_error_code.map(|code| ErrorCode::clean(&code)),
-        channel_request_id: at.text_or_none("channel_request_id", row.channel_request_id, DownstreamRef::new)?,
+        channel_request_id: at.text_or_none(
+            "channel_request_id",
+            row.channel_request_id,
+            DownstreamRef::new,
+        )?,
         cancel,
         hold,
         refund,

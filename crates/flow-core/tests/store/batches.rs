@@ -16,7 +16,9 @@ use flow_core::store::MySqlStore;
 use flow_testkit::samples;
 use sqlx::{AssertSqlSafe, Executor as _};
 
-use crate::harness::{Schema, created, created_in, loaded, moving, new_flow, on_both_servers, rescheduling, writing};
+use crate::harness::{
+    Schema, created, created_in, loaded, moving, new_flow, on_both_servers, rescheduling, writing,
+};
 
 on_both_servers!(
     every_write_means_what_apply_says_alone_and_in_a_batch,
@@ -29,12 +31,17 @@ on_both_servers!(
 type Started<'a, T> = Vec<Pin<Box<dyn Future<Output = T> + Send + 'a>>>;
 
 /// Starts every future, which hands its write over, and returns them.
-async fn start<'a, T>(futures: impl IntoIterator<Item = impl Future<Output = T> + Send + 'a>) -> Started<'a, T> {
+async fn start<'a, T>(
+    futures: impl IntoIterator<Item = impl Future<Output = T> + Send + 'a>,
+) -> Started<'a, T> {
     let mut started: Started<'a, T> = Vec::new();
     for future in futures {
         let mut future: Pin<Box<dyn Future<Output = T> + Send + 'a>> = Box::pin(future);
         poll_fn(|context| {
-            assert!(future.as_mut().poll(context).is_pending(), "a write is answered by the store's own tasks");
+            assert!(
+                future.as_mut().poll(context).is_pending(),
+                "a write is answered by the store's own tasks"
+            );
             Poll::Ready(())
         })
         .await;
@@ -59,7 +66,11 @@ struct HeldUp {
 
 impl HeldUp {
     /// Locks the flow's row and waits until the committer waits for it.
-    async fn on<'a>(schema: &Schema, store: &'a MySqlStore, flow: Flow) -> (HeldUp, Started<'a, Result<CasOutcome, StoreError>>) {
+    async fn on<'a>(
+        schema: &Schema,
+        store: &'a MySqlStore,
+        flow: Flow,
+    ) -> (HeldUp, Started<'a, Result<CasOutcome, StoreError>>) {
         let mut root = schema.root().await;
         root.execute("BEGIN").await.unwrap();
         let lock = format!("SELECT id FROM internal_pay_flow WHERE id = {} FOR UPDATE", flow.id);
@@ -136,9 +147,16 @@ async fn one_of_each(store: &MySqlStore, first_number: i64) -> Vec<(Flow, CasWri
         (State::Refunding, Box::new(move |flow| due(Transition::ConfirmRefund(receipt(flow)), 0))),
         (State::Paying, {
             let code = code.clone();
-            Box::new(move |_| Change::Reschedule { next_in_ms: 123_456_789, retry_count: 77, code: code.clone() })
+            Box::new(move |_| Change::Reschedule {
+                next_in_ms: 123_456_789,
+                retry_count: 77,
+                code: code.clone(),
+            })
         }),
-        (State::Refunding, Box::new(move |_| Change::Reschedule { next_in_ms: 1, retry_count: 0, code: code.clone() })),
+        (
+            State::Refunding,
+            Box::new(move |_| Change::Reschedule { next_in_ms: 1, retry_count: 0, code: code.clone() }),
+        ),
         (State::Payed, {
             let by = by.clone();
             Box::new(move |_| Change::Hold { reason: HoldReason::BusinessContradiction, by: by.clone() })
@@ -204,7 +222,8 @@ async fn every_write_means_what_apply_says_alone_and_in_a_batch(schema: Schema) 
         let writes = one_of_each(&store, first_number).await;
         let blocker = loaded(&store, &blocker).await;
         let outcomes =
-            together(&schema, &store, blocker, writes.iter().map(|(_, write)| store.cas(write.clone()))).await;
+            together(&schema, &store, blocker, writes.iter().map(|(_, write)| store.cas(write.clone())))
+                .await;
         assert!(outcomes.into_iter().all(|outcome| outcome.unwrap() == CasOutcome::Applied));
         let mut times = Vec::new();
         for (before, write) in &writes {
@@ -271,7 +290,8 @@ async fn bad_rows_fail_alone(schema: Schema) {
 
     let store_ref: &MySqlStore = &store;
     type Write<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
-    let cas = |write: CasWrite| -> Write<'_> { Box::pin(async move { Outcome::Cas(store_ref.cas(write).await) }) };
+    let cas =
+        |write: CasWrite| -> Write<'_> { Box::pin(async move { Outcome::Cas(store_ref.cas(write).await) }) };
     let create = |new| -> Write<'_> { Box::pin(async move { Outcome::Create(store_ref.create(new).await) }) };
     let bind = |key| -> Write<'_> { Box::pin(async move { Outcome::Bind(store_ref.bind_key(key).await) }) };
     let mut writes: Vec<Write<'_>> = vec![cas(rescheduling(&stale)), cas(rescheduling(&missing))];

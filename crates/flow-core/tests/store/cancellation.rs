@@ -74,7 +74,9 @@ async fn give_up(
             Ok(outcome) => {
                 assert_eq!(outcome.unwrap(), CasOutcome::Applied);
                 acknowledged.fetch_add(1, Ordering::Relaxed);
-                patience_us.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |us| Some(us - us / 20)).unwrap();
+                patience_us
+                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |us| Some(us - us / 20))
+                    .unwrap();
                 let found: i64 = sqlx::query_scalar(
                     "SELECT COUNT(*) FROM pay_flow_event e JOIN internal_pay_flow f ON f.id = e.flow_id \
                      WHERE e.flow_id = ? AND e.version = ? AND e.trace_id = ? AND f.version >= e.version",
@@ -89,7 +91,9 @@ async fn give_up(
                 flow = loaded(store, &flow).await;
             }
             Err(_) => {
-                patience_us.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |us| Some(us + us / 20 + 1)).unwrap();
+                patience_us
+                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |us| Some(us + us / 20 + 1))
+                    .unwrap();
                 // The write goes on without us. A read that is given up likewise must do no harm.
                 drop(tokio::time::timeout(patience / 8, store.load(flow.id)).await);
                 while loaded(store, &flow).await.version == flow.version {}

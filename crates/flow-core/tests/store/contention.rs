@@ -40,12 +40,13 @@ async fn a_deadlock_is_tried_again(schema: Schema) {
         let mut other = schema.root().await;
         other.execute("BEGIN").await.unwrap();
         lock(&mut other, blocker.id).await.unwrap();
-        let tasks: Vec<_> = [rescheduling(&loaded(&store, &blocker).await), rescheduling(&first), rescheduling(&second)]
-            .map(|write| {
-                let store = store.clone();
-                tokio::spawn(async move { store.cas(write).await })
-            })
-            .into();
+        let tasks: Vec<_> =
+            [rescheduling(&loaded(&store, &blocker).await), rescheduling(&first), rescheduling(&second)]
+                .map(|write| {
+                    let store = store.clone();
+                    tokio::spawn(async move { store.cas(write).await })
+                })
+                .into();
         let mut looker = schema.root().await;
         while updates_under_way(&mut looker).await == 0 {}
         other.execute("ROLLBACK").await.unwrap();
@@ -71,10 +72,12 @@ async fn a_deadlock_is_tried_again(schema: Schema) {
 
 /// Counted by the server. Other tests' deadlocks count too, hence only ever "more than before".
 async fn deadlocks(root: &mut MySqlConnection) -> i64 {
-    sqlx::query_scalar("SELECT CAST(count AS SIGNED) FROM information_schema.innodb_metrics WHERE name = 'lock_deadlocks'")
-        .fetch_one(root)
-        .await
-        .unwrap()
+    sqlx::query_scalar(
+        "SELECT CAST(count AS SIGNED) FROM information_schema.innodb_metrics WHERE name = 'lock_deadlocks'",
+    )
+    .fetch_one(root)
+    .await
+    .unwrap()
 }
 
 async fn a_locked_row_holds_up_nobody_for_long(schema: Schema) {

@@ -42,7 +42,8 @@ async fn the_run_time_account_may_not_do_more(mut schema: Schema) {
         "SELECT * FROM mysql.user",
         "SET GLOBAL sync_binlog = 0",
     ] {
-        let error = account.execute(AssertSqlSafe(statement)).await.unwrap_err().into_database_error().unwrap();
+        let error =
+            account.execute(AssertSqlSafe(statement)).await.unwrap_err().into_database_error().unwrap();
         let number = error.downcast_ref::<MySqlDatabaseError>().number();
         // Denied: on the schema, on the table, on the column, on the routine, a global right, a trigger.
         assert!(matches!(number, 1044 | 1142 | 1143 | 1227 | 1370 | 1419), "{statement}: {error}");

@@ -65,7 +65,10 @@ async fn of_49_raw_updates_six_are_accepted(schema: Schema) {
                 assert_eq!((after.state, after.version), (to, before.version.next()), "{from} -> {to}");
                 let events = store.events(before.id, Some(before.version), 10).await.unwrap();
                 assert_eq!(events.len(), 1);
-                assert_eq!((events[0].from, events[0].to, events[0].kind.as_str()), (Some(from), to, "STATE"));
+                assert_eq!(
+                    (events[0].from, events[0].to, events[0].kind.as_str()),
+                    (Some(from), to, "STATE")
+                );
                 assert_eq!(events[0].trigger, "BY_HAND");
                 assert_eq!(after.finished_at.is_some(), to.is_terminal());
             } else {
@@ -90,7 +93,8 @@ async fn a_write_by_hand_is_audited_under_its_author(schema: Schema) {
     assert_eq!(refusal(&mut root, "UPDATE internal_pay_flow SET retry_count = 7").await, None);
     let update = "UPDATE internal_pay_flow SET hold_reason = NULL, hold_since = NULL, hold_by = NULL";
     assert_eq!(refusal(&mut root, update).await, None);
-    let update = "UPDATE internal_pay_flow SET cancel_requested_at = UTC_TIMESTAMP(3), cancel_requested_by = 'ops'";
+    let update =
+        "UPDATE internal_pay_flow SET cancel_requested_at = UTC_TIMESTAMP(3), cancel_requested_by = 'ops'";
     assert_eq!(refusal(&mut root, update).await, None);
     let events = store.events(flow.id, None, 10).await.unwrap();
     let kinds: Vec<&str> = events.iter().map(|event| event.kind.as_str()).collect();
@@ -213,10 +217,13 @@ async fn insert_like(connection: &mut MySqlConnection, changes: &[(&str, &str)])
     ];
     let names = columns.map(|(name, _)| name).join(", ");
     let values = columns
-        .map(|(name, value)| changes.iter().find(|(changed, _)| *changed == name).map_or(value, |(_, value)| value))
+        .map(|(name, value)| {
+            changes.iter().find(|(changed, _)| *changed == name).map_or(value, |(_, value)| value)
+        })
         .join(", ");
-    let insert =
-        format!("INSERT INTO internal_pay_flow ({names}) SELECT {values} FROM internal_pay_flow WHERE id = 1");
+    let insert = format!(
+        "INSERT INTO internal_pay_flow ({names}) SELECT {values} FROM internal_pay_flow WHERE id = 1"
+    );
     refusal(connection, &insert).await
 }
 
@@ -242,8 +249,10 @@ async fn a_row_is_born_in_wait_pay_with_its_numbers(schema: Schema) {
         let answer = insert_like(&mut root, changes).await;
         assert!(matches!(answer, Some((1644 | 3819 | 4025, _))), "{changes:?}: {answer:?}");
     }
-    let events: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM pay_flow_event").fetch_one(&mut root).await.unwrap();
-    let keys: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM pay_request_key").fetch_one(&mut root).await.unwrap();
+    let events: i64 =
+        sqlx::query_scalar("SELECT COUNT(*) FROM pay_flow_event").fetch_one(&mut root).await.unwrap();
+    let keys: i64 =
+        sqlx::query_scalar("SELECT COUNT(*) FROM pay_request_key").fetch_one(&mut root).await.unwrap();
     assert_eq!((events, keys), (1, 1), "what was refused left nothing");
     assert_eq!(insert_like(&mut root, &[]).await, None, "the case they all differ from");
 }
@@ -267,7 +276,11 @@ async fn refund_terms_and_cancel_are_kept(schema: Schema) {
         (&refunding, "refund_amount = NULL, refund_reason = NULL, refund_source = NULL"),
         (&refunding, cancel),
     ] {
-        assert_refused(&mut root, &format!("UPDATE internal_pay_flow SET {assignment} WHERE id = {}", flow.id)).await;
+        assert_refused(
+            &mut root,
+            &format!("UPDATE internal_pay_flow SET {assignment} WHERE id = {}", flow.id),
+        )
+        .await;
         assert_eq!(&loaded(&store, flow).await, flow);
     }
     let update = format!("UPDATE internal_pay_flow SET {cancel} WHERE id = {}", paying.id);
@@ -303,9 +316,11 @@ async fn assert_untouched(store: &MySqlStore) {
 
 async fn id_blocks_only_grow(schema: Schema) {
     let mut root = schema.root().await;
-    for statement in
-        ["UPDATE flow_id_block SET next_id = next_id", "UPDATE flow_id_block SET id = 2", "DELETE FROM flow_id_block"]
-    {
+    for statement in [
+        "UPDATE flow_id_block SET next_id = next_id",
+        "UPDATE flow_id_block SET id = 2",
+        "DELETE FROM flow_id_block",
+    ] {
         assert_eq!(refusal(&mut root, statement).await.map(|(number, _)| number), Some(1644), "{statement}");
     }
 }

@@ -1,7 +1,7 @@
 //! Servers, schemas of one's own, and flows in any state.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use chrono::TimeDelta;
 use flow_core::answer::ErrorCode;
@@ -152,7 +152,6 @@ impl Schema {
     }
 }
 
-
 impl Drop for Schema {
     /// In a thread and a runtime of its own, since a test's runtime may be the one that drops it.
     fn drop(&mut self) {
@@ -163,7 +162,9 @@ impl Drop for Schema {
                 let mut root = MySqlConnection::connect(&url).await.unwrap();
                 root.execute(AssertSqlSafe(format!("DROP DATABASE IF EXISTS `{name}`"))).await.unwrap();
                 if let Some(account) = account {
-                    root.execute(AssertSqlSafe(format!("DROP USER IF EXISTS '{account}'@'%'"))).await.unwrap();
+                    root.execute(AssertSqlSafe(format!("DROP USER IF EXISTS '{account}'@'%'")))
+                        .await
+                        .unwrap();
                 }
             });
         });

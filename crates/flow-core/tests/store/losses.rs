@@ -129,7 +129,8 @@ async fn a_full_queue_refuses_at_once(schema: Schema) {
     for task in waiting {
         outcomes.push(task.await.unwrap());
     }
-    let refused = outcomes.iter().filter(|outcome| matches!(outcome, Err(StoreError::Unavailable { .. }))).count();
+    let refused =
+        outcomes.iter().filter(|outcome| matches!(outcome, Err(StoreError::Unavailable { .. }))).count();
     assert_eq!(refused, 2, "{outcomes:?}");
     assert_eq!(held_up.await.unwrap().unwrap(), CasOutcome::Applied);
 }
@@ -152,6 +153,7 @@ async fn closing_waits_for_what_was_handed_over(schema: Schema) {
         }
     }
     let mut root = schema.root().await;
-    let rows: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM internal_pay_flow").fetch_one(&mut root).await.unwrap();
+    let rows: i64 =
+        sqlx::query_scalar("SELECT COUNT(*) FROM internal_pay_flow").fetch_one(&mut root).await.unwrap();
     assert_eq!(rows, inserted);
 }

@@ -1,7 +1,8 @@
 //! Migrating, telling schemas apart, and refusing a database without its guards.
 
 use flow_core::store::{
-    ConnectError, MigrationError, MigrationStep, MySqlStore, SchemaMismatch, Setting, migrate, schema_is_current,
+    ConnectError, MigrationError, MigrationStep, MySqlStore, SchemaMismatch, Setting, migrate,
+    schema_is_current,
 };
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, MySqlConnection, Row as _};
 
@@ -98,7 +99,10 @@ async fn another_schema_is_told_apart(schema: Schema) {
         root.execute(breaks).await.unwrap();
         assert_eq!(store.schema_is_current().await.unwrap(), Err(expected.clone()), "{breaks}");
         let refused = MySqlStore::connect(schema.options()).await;
-        assert!(matches!(refused, Err(ConnectError::Schema(ref mismatch)) if *mismatch == expected), "{refused:?}");
+        assert!(
+            matches!(refused, Err(ConnectError::Schema(ref mismatch)) if *mismatch == expected),
+            "{refused:?}"
+        );
         if !mends.is_empty() {
             root.execute(mends).await.unwrap();
             schema_is_current(&schema.options()).await.unwrap();
@@ -110,9 +114,11 @@ async fn a_missing_or_altered_guard_is_refused_by_name(schema: Schema) {
     let mut root = schema.root().await;
     root.execute("DROP TRIGGER flow_before_delete").await.unwrap();
     root.execute("DROP TRIGGER event_before_update").await.unwrap();
-    root.execute("CREATE TRIGGER event_before_update BEFORE UPDATE ON pay_flow_event FOR EACH ROW SET @nothing = 1")
-        .await
-        .unwrap();
+    root.execute(
+        "CREATE TRIGGER event_before_update BEFORE UPDATE ON pay_flow_event FOR EACH ROW SET @nothing = 1",
+    )
+    .await
+    .unwrap();
     let error = MySqlStore::connect(schema.options()).await.unwrap_err();
     let ConnectError::Refused(refused) = &error else { panic!("{error:?}") };
     assert_eq!(refused.0.len(), 1, "{refused}");
@@ -144,7 +150,8 @@ async fn a_sweep_page_is_a_range_over_its_index(schema: Schema) {
         root.execute("SET explain_format = 'TRADITIONAL'").await.unwrap();
     }
     let plan = root.fetch_one(AssertSqlSafe(explain)).await.unwrap();
-    let (access, key, extra): (String, String, String) = (plan.get("type"), plan.get("key"), plan.get("Extra"));
+    let (access, key, extra): (String, String, String) =
+        (plan.get("type"), plan.get("key"), plan.get("Extra"));
     assert_eq!((access.as_str(), key.as_str()), ("range", "idx_open_id_due"));
     assert!(extra.contains("Using index") && !extra.contains("filesort"), "{extra}");
 }

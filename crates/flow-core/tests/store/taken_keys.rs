@@ -78,7 +78,9 @@ async fn an_id_that_is_in_use_is_never_used_again(schema: Schema) {
         created(&before, number).await;
     }
     let mut root = schema.root().await;
-    for statement in ["DROP TRIGGER id_block_before_update", "UPDATE flow_id_block SET next_id = 2 WHERE id = 1"] {
+    for statement in
+        ["DROP TRIGGER id_block_before_update", "UPDATE flow_id_block SET next_id = 2 WHERE id = 1"]
+    {
         root.execute(AssertSqlSafe(statement)).await.unwrap();
     }
     let mut options = schema.options();
