@@ -264,7 +264,10 @@ async fn a_client_still_sending_its_body_sees_the_refusal_not_a_reset() {
         within(reading.read_to_end(&mut said)).await.unwrap();
         let said = String::from_utf8(said).unwrap();
         assert!(said.starts_with("HTTP/1.1 413"));
-        assert!(said.contains("\r\nconnection: close\r\n"), "the end of the connection is not announced: {said}");
+        assert!(
+            said.contains("\r\nconnection: close\r\n"),
+            "the end of the connection is not announced: {said}"
+        );
         within(sending).await.unwrap();
     }
 }
