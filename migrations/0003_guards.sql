@@ -6,23 +6,21 @@
 --
 -- Times inside triggers are UTC_TIMESTAMP: a session that writes by hand may have another time zone.
 
--- A row is born in WAIT_PAY, at version 0, with nothing decided yet.
-CREATE TRIGGER flow_before_insert BEFORE INSERT ON internal_pay_flow FOR EACH ROW
-BEGIN
-  DECLARE refusal VARCHAR(128) CHARACTER SET ascii DEFAULT NULL;
-  IF NEW.status <> 'WAIT_PAY' OR NEW.version <> 0 OR NEW.ev_version <> 0 OR NEW.retry_count <> 0
-    OR NEW.cancel_requested_at IS NOT NULL OR NEW.hold_reason IS NOT NULL
-    OR NEW.paid_at IS NOT NULL OR NEW.wallet_pay_txn IS NOT NULL OR NEW.wallet_refund_txn IS NOT NULL
-  THEN
-    SET refusal = CONCAT('flow ', NEW.id, ': a row is created in WAIT_PAY at version 0, without cancel, hold or payment');
-    SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = refusal;
-  END IF;
-END;
-
+-- A row is born in WAIT_PAY, at version 0, with nothing decided yet (refund and end are tied to the state by checks).
 -- Row, request key and first audit line commit together. A key that is taken fails the whole INSERT, in one wording on
 -- every server and without the key itself in it.
 CREATE TRIGGER flow_after_insert AFTER INSERT ON internal_pay_flow FOR EACH ROW
 BEGIN
+  IF NEW.status <> 'WAIT_PAY' OR NEW.version + NEW.ev_version + NEW.retry_count <> 0
+    OR COALESCE(NEW.cancel_requested_at, NEW.hold_since, NEW.paid_at) IS NOT NULL
+    OR COALESCE(NEW.wallet_pay_txn, NEW.wallet_refund_txn) IS NOT NULL
+  THEN
+    BEGIN
+      DECLARE refusal VARCHAR(128) CHARACTER SET ascii DEFAULT
+        CONCAT('flow ', NEW.id, ': a row is created in WAIT_PAY at version 0, without cancel, hold or payment');
+      SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = refusal;
+    END;
+  END IF;
   BEGIN
     DECLARE EXIT HANDLER FOR 1062
       SIGNAL SQLSTATE '23000'
@@ -38,71 +36,91 @@ BEGIN
      NEW.ev_request_id, NEW.ev_latency_ms, NEW.ev_trace_id, NEW.ev_actor, NEW.created_at);
 END;
 
+-- The first condition is the one that the service's own writes meet, and all that they pay for: a server sets up every
+-- term of every condition anew for each row. What fails it is looked at closely, and refused or completed.
+--
+-- Frozen columns are compared as one text. Identifiers hold no blanks, so that the text tells where each one ends, and
+-- a blank put at an end, which a comparison of the column alone would ignore, shows.
 CREATE TRIGGER flow_before_update BEFORE UPDATE ON internal_pay_flow FOR EACH ROW
 BEGIN
-  DECLARE refusal VARCHAR(128) CHARACTER SET ascii DEFAULT NULL;
-  IF OLD.status IN ('PAY_FAIL', 'BIZ_SUCCESS', 'REFUNDED') THEN
-    SET refusal = CONCAT('flow ', OLD.id, ': ', OLD.status, ' is terminal: the row is never written again');
-  ELSEIF NEW.version <> OLD.version + 1 AND NEW.version <> OLD.version THEN
-    SET refusal = CONCAT('flow ', OLD.id, ': version ', NEW.version, ' does not follow ', OLD.version);
-  ELSEIF NEW.status <> OLD.status AND (OLD.status, NEW.status) NOT IN (
-    ('WAIT_PAY', 'PAYING'), ('PAYING', 'PAY_FAIL'), ('PAYING', 'PAYED'), ('PAYED', 'BIZ_SUCCESS'),
-    ('PAYED', 'REFUNDING'), ('REFUNDING', 'REFUNDED'))
-  THEN
-    SET refusal = CONCAT('flow ', OLD.id, ': ', OLD.status, ' -> ', NEW.status, ' is not one of the six edges');
-  -- The lengths tell a trailing blank, which the comparisons ignore.
-  ELSEIF NOT (NEW.id = OLD.id AND NEW.user_id = OLD.user_id AND NEW.scene = OLD.scene AND NEW.biz_key = OLD.biz_key
-    AND NEW.attempt_no = OLD.attempt_no AND NEW.trade_order_no = OLD.trade_order_no
-    AND NEW.refund_order_no = OLD.refund_order_no AND NEW.amount = OLD.amount AND NEW.currency = OLD.currency
-    AND NEW.biz_deadline_time = OLD.biz_deadline_time AND NEW.wallet_name = OLD.wallet_name
-    AND NEW.business_name = OLD.business_name AND NEW.biz_context <=> OLD.biz_context
-    AND NEW.caller_id = OLD.caller_id AND NEW.idempotency_key = OLD.idempotency_key
-    AND NEW.request_fingerprint = OLD.request_fingerprint AND NEW.created_at = OLD.created_at
-    AND LENGTH(CONCAT_WS('', NEW.scene, NEW.biz_key, NEW.trade_order_no, NEW.refund_order_no, NEW.currency,
-        NEW.wallet_name, NEW.business_name, NEW.biz_context, NEW.caller_id, NEW.idempotency_key))
-      = LENGTH(CONCAT_WS('', OLD.scene, OLD.biz_key, OLD.trade_order_no, OLD.refund_order_no, OLD.currency,
-        OLD.wallet_name, OLD.business_name, OLD.biz_context, OLD.caller_id, OLD.idempotency_key)))
-  THEN
-    SET refusal = CONCAT('flow ', OLD.id, ': identity, money, deadline, names, context, caller and creation are frozen');
-  ELSEIF OLD.refund_amount IS NOT NULL AND NOT (NEW.refund_amount <=> OLD.refund_amount
-    AND NEW.refund_reason <=> OLD.refund_reason AND NEW.refund_source <=> OLD.refund_source)
-  THEN
-    SET refusal = CONCAT('flow ', OLD.id, ': the terms of a decided refund are frozen');
-  ELSEIF NOT (NEW.cancel_requested_at <=> OLD.cancel_requested_at
-    AND NEW.cancel_requested_by <=> OLD.cancel_requested_by)
-    AND (NEW.cancel_requested_at IS NULL OR OLD.status NOT IN ('WAIT_PAY', 'PAYING') OR NEW.status <> OLD.status)
-  THEN
-    SET refusal = CONCAT('flow ', OLD.id, ': a cancel is recorded in WAIT_PAY or PAYING alone, and never taken back');
-  ELSEIF NEW.version = OLD.version AND NEW.status = OLD.status
-    AND NEW.next_retry_time = OLD.next_retry_time AND NEW.retry_count = OLD.retry_count
-    AND NEW.last_error_code <=> OLD.last_error_code AND NEW.channel_request_id <=> OLD.channel_request_id
-    AND NEW.cancel_requested_at <=> OLD.cancel_requested_at
-    AND NEW.cancel_requested_by <=> OLD.cancel_requested_by
-    AND NEW.hold_reason <=> OLD.hold_reason AND NEW.hold_since <=> OLD.hold_since AND NEW.hold_by <=> OLD.hold_by
-    AND NEW.wallet_pay_txn <=> OLD.wallet_pay_txn AND NEW.wallet_refund_txn <=> OLD.wallet_refund_txn
-    AND NEW.paid_at <=> OLD.paid_at
-  THEN
-    SET refusal = CONCAT('flow ', OLD.id, ': ', OLD.status, ' -> ', NEW.status,
-      ' is no edge, and nothing else that may change does');
-  END IF;
-  IF refusal IS NOT NULL THEN
-    SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = refusal;
-  END IF;
+  DECLARE frozen BOOLEAN DEFAULT
+    CONCAT_WS(' ', NEW.id, NEW.user_id, NEW.scene, NEW.biz_key, NEW.attempt_no, NEW.trade_order_no, NEW.refund_order_no,
+      NEW.amount, NEW.currency, NEW.biz_deadline_time, NEW.wallet_name, NEW.business_name, NEW.caller_id,
+      NEW.idempotency_key, NEW.request_fingerprint, NEW.created_at, '.')
+    = CONCAT_WS(' ', OLD.id, OLD.user_id, OLD.scene, OLD.biz_key, OLD.attempt_no, OLD.trade_order_no, OLD.refund_order_no,
+      OLD.amount, OLD.currency, OLD.biz_deadline_time, OLD.wallet_name, OLD.business_name, OLD.caller_id,
+      OLD.idempotency_key, OLD.request_fingerprint, OLD.created_at, '.')
+    AND NEW.biz_context <=> OLD.biz_context AND LENGTH(NEW.biz_context) <=> LENGTH(OLD.biz_context);
 
-  -- A write that brings no evidence of its own was made by hand: it gets the next version, the times that belong to
-  -- an edge, and its author's name.
-  IF NEW.version = OLD.version OR NEW.ev_version <> NEW.version THEN
-    SET NEW.version = OLD.version + 1, NEW.ev_version = OLD.version + 1, NEW.update_time = UTC_TIMESTAMP(3),
-      NEW.ev_trigger = 'BY_HAND', NEW.ev_action = NULL, NEW.ev_outcome = NULL, NEW.ev_request_id = NULL,
-      NEW.ev_latency_ms = NULL, NEW.ev_trace_id = NULL, NEW.ev_actor = LEFT(CONVERT(USER() USING ascii), 64);
-    IF NEW.status <> OLD.status THEN
-      SET NEW.state_entered_at = NEW.update_time;
-      IF NEW.status = 'PAYED' THEN
-        SET NEW.paid_at = COALESCE(NEW.paid_at, NEW.update_time);
-      ELSEIF NEW.status IN ('PAY_FAIL', 'BIZ_SUCCESS', 'REFUNDED') THEN
-        SET NEW.finished_at = COALESCE(NEW.finished_at, NEW.update_time);
+  IF (frozen AND NEW.version = OLD.version + 1 AND NEW.ev_version = NEW.version
+    AND NEW.cancel_requested_at <=> OLD.cancel_requested_at AND NEW.cancel_requested_by <=> OLD.cancel_requested_by
+    AND (OLD.refund_reason IS NULL OR CONCAT_WS(' ', NEW.refund_reason, NEW.refund_source, '.')
+      = CONCAT_WS(' ', OLD.refund_reason, OLD.refund_source, '.'))
+    AND FIND_IN_SET(CONCAT(OLD.status, '>', NEW.status),
+      'WAIT_PAY>WAIT_PAY,WAIT_PAY>PAYING,PAYING>PAYING,PAYING>PAY_FAIL,PAYING>PAYED,PAYED>PAYED,PAYED>BIZ_SUCCESS,PAYED>REFUNDING,REFUNDING>REFUNDING,REFUNDING>REFUNDED')) IS NOT TRUE
+  THEN
+    BEGIN
+      DECLARE refusal VARCHAR(128) CHARACTER SET ascii DEFAULT NULL;
+      IF OLD.status IN ('PAY_FAIL', 'BIZ_SUCCESS', 'REFUNDED') THEN
+        SET refusal = CONCAT('flow ', OLD.id, ': ', OLD.status, ' is terminal: the row is never written again');
+      ELSEIF (NEW.version IN (OLD.version, OLD.version + 1)) IS NOT TRUE THEN
+        SET refusal = CONCAT('flow ', OLD.id, ': version ', COALESCE(NEW.version, 'NULL'), ' does not follow ',
+          OLD.version);
+      ELSEIF NEW.status <> OLD.status AND (OLD.status, NEW.status) NOT IN (
+        ('WAIT_PAY', 'PAYING'), ('PAYING', 'PAY_FAIL'), ('PAYING', 'PAYED'), ('PAYED', 'BIZ_SUCCESS'),
+        ('PAYED', 'REFUNDING'), ('REFUNDING', 'REFUNDED'))
+      THEN
+        SET refusal = CONCAT('flow ', OLD.id, ': ', OLD.status, ' -> ', NEW.status, ' is not one of the six edges');
+      ELSEIF NOT frozen THEN
+        SET refusal = CONCAT('flow ', OLD.id,
+          ': identity, money, deadline, names, context, caller and creation are frozen');
+      ELSEIF OLD.refund_amount IS NOT NULL AND NOT (NEW.refund_amount <=> OLD.refund_amount
+        AND CONCAT_WS(' ', NEW.refund_reason, NEW.refund_source, '.')
+          = CONCAT_WS(' ', OLD.refund_reason, OLD.refund_source, '.'))
+      THEN
+        SET refusal = CONCAT('flow ', OLD.id, ': the terms of a decided refund are frozen');
+      ELSEIF NOT (NEW.cancel_requested_at <=> OLD.cancel_requested_at
+        AND NEW.cancel_requested_by <=> OLD.cancel_requested_by)
+        AND (NEW.cancel_requested_at IS NULL OR OLD.status NOT IN ('WAIT_PAY', 'PAYING') OR NEW.status <> OLD.status)
+      THEN
+        SET refusal = CONCAT('flow ', OLD.id,
+          ': a cancel is recorded in WAIT_PAY or PAYING alone, and never taken back');
+      ELSEIF NEW.version = OLD.version AND NEW.status = OLD.status
+        AND NEW.next_retry_time = OLD.next_retry_time AND NEW.retry_count = OLD.retry_count
+        AND NEW.last_error_code <=> OLD.last_error_code AND NEW.channel_request_id <=> OLD.channel_request_id
+        AND NEW.cancel_requested_at <=> OLD.cancel_requested_at
+        AND NEW.cancel_requested_by <=> OLD.cancel_requested_by
+        AND NEW.hold_reason <=> OLD.hold_reason AND NEW.hold_since <=> OLD.hold_since AND NEW.hold_by <=> OLD.hold_by
+        AND NEW.wallet_pay_txn <=> OLD.wallet_pay_txn AND NEW.wallet_refund_txn <=> OLD.wallet_refund_txn
+        AND NEW.paid_at <=> OLD.paid_at
+      THEN
+        SET refusal = CONCAT('flow ', OLD.id, ': ', OLD.status, ' -> ', NEW.status,
+          ' is no edge, and nothing else that may change does');
       END IF;
-    END IF;
+      IF refusal IS NOT NULL THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = refusal;
+      END IF;
+
+      -- A write that brings no evidence of its own was made by hand: it gets the next version, the times and
+      -- the refund terms that belong to an edge, and its author's name.
+      IF NEW.version = OLD.version OR NOT (NEW.ev_version <=> NEW.version) THEN
+        SET NEW.version = OLD.version + 1, NEW.ev_version = OLD.version + 1, NEW.update_time = UTC_TIMESTAMP(3),
+          NEW.ev_trigger = 'BY_HAND', NEW.ev_action = NULL, NEW.ev_outcome = NULL, NEW.ev_request_id = NULL,
+          NEW.ev_latency_ms = NULL, NEW.ev_trace_id = NULL, NEW.ev_actor = LEFT(CONVERT(USER() USING ascii), 64);
+        IF NEW.status <> OLD.status THEN
+          SET NEW.state_entered_at = NEW.update_time;
+          IF NEW.status = 'PAYED' THEN
+            SET NEW.paid_at = COALESCE(NEW.paid_at, NEW.update_time);
+          ELSEIF NEW.status = 'REFUNDING' THEN
+            SET NEW.refund_amount = COALESCE(NEW.refund_amount, NEW.amount),
+              NEW.refund_reason = COALESCE(NEW.refund_reason, 'BY_HAND'),
+              NEW.refund_source = COALESCE(NEW.refund_source, 'OPERATOR');
+          ELSEIF NEW.status IN ('PAY_FAIL', 'BIZ_SUCCESS', 'REFUNDED') THEN
+            SET NEW.finished_at = COALESCE(NEW.finished_at, NEW.update_time);
+          END IF;
+        END IF;
+      END IF;
+    END;
   END IF;
 END;
 

@@ -319,7 +319,6 @@ mod tests {
                 "flow_after_insert",
                 "flow_after_update",
                 "flow_before_delete",
-                "flow_before_insert",
                 "flow_before_update",
                 "id_block_before_delete",
                 "id_block_before_update",

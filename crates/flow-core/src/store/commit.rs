@@ -97,9 +97,16 @@ async fn end(connection: &mut MySqlConnection, ended: Batch) -> Batch {
         Ok(_) => ended,
         Err(error) => match Failure::of(error) {
             Failure::Contended => Batch::Contended,
-            failure @ (Failure::ConnectionLost(_)
-            | Failure::NotConnected(_)
-            | Failure::ReadOnly
+            // An outage in the middle of a commit: nobody's defect, and the callers look again.
+            failure @ (Failure::ConnectionLost(_) | Failure::NotConnected(_)) => {
+                tracing::warn!(
+                    ?failure,
+                    statement,
+                    "the connection was lost while a transaction was being ended"
+                );
+                Batch::Unknown
+            }
+            failure @ (Failure::ReadOnly
             | Failure::Overloaded(_)
             | Failure::Taken(_)
             | Failure::Refused(_)

@@ -127,6 +127,9 @@ fn evidence(number: i64) -> WriteEvidence {
     }
 }
 
+/// What to do with a flow that is ready for it.
+type ToChange = Box<dyn Fn(&Flow) -> Change>;
+
 /// One write of every kind, with and without evidence, each for a flow of its own that is ready for it.
 async fn one_of_each(store: &MySqlStore, first_number: i64) -> Vec<(Flow, CasWrite)> {
     let receipt = |flow: &Flow| samples::receipt_for(flow);
@@ -137,7 +140,7 @@ async fn one_of_each(store: &MySqlStore, first_number: i64) -> Vec<(Flow, CasWri
     };
     let by = samples::actor("ops");
     let code = ErrorCode::clean("UNKNOWN.TIMED_OUT");
-    let changes: Vec<(State, Box<dyn Fn(&Flow) -> Change>)> = vec![
+    let changes: Vec<(State, ToChange)> = vec![
         (State::WaitPay, Box::new(|_| due(Transition::EnterPaying, 0))),
         (State::Paying, Box::new(|_| due(Transition::FailPayment(ErrorCode::clean("NO_FUNDS")), 10))),
         (State::Paying, Box::new(move |flow| due(Transition::ConfirmPayment(receipt(flow)), 86_400_000))),
@@ -255,7 +258,7 @@ async fn two_writes_of_one_flow_in_one_batch_follow_each_other(schema: Schema) {
 #[derive(Debug)]
 enum Outcome {
     Cas(Result<CasOutcome, StoreError>),
-    Create(Result<Created, StoreError>),
+    Create(Box<Result<Created, StoreError>>),
     Bind(Result<Bound, StoreError>),
 }
 
@@ -292,7 +295,9 @@ async fn bad_rows_fail_alone(schema: Schema) {
     type Write<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
     let cas =
         |write: CasWrite| -> Write<'_> { Box::pin(async move { Outcome::Cas(store_ref.cas(write).await) }) };
-    let create = |new| -> Write<'_> { Box::pin(async move { Outcome::Create(store_ref.create(new).await) }) };
+    let create = |new| -> Write<'_> {
+        Box::pin(async move { Outcome::Create(Box::new(store_ref.create(new).await)) })
+    };
     let bind = |key| -> Write<'_> { Box::pin(async move { Outcome::Bind(store_ref.bind_key(key).await) }) };
     let mut writes: Vec<Write<'_>> = vec![cas(rescheduling(&stale)), cas(rescheduling(&missing))];
     writes.extend(good.iter().map(|flow| cas(moving(flow, Transition::EnterPaying))));
@@ -314,20 +319,25 @@ async fn bad_rows_fail_alone(schema: Schema) {
 }
 
 fn name_of(outcome: &Outcome) -> &'static str {
-    match outcome {
-        Outcome::Cas(Ok(CasOutcome::Applied)) => "applied",
-        Outcome::Cas(Ok(CasOutcome::Lost)) => "lost",
-        Outcome::Create(Ok(Created::Inserted(_))) => "inserted",
-        Outcome::Create(Ok(Created::KeyTaken)) | Outcome::Bind(Ok(Bound::KeyTaken)) => "key",
-        Outcome::Create(Ok(Created::TargetTaken)) => "target",
-        Outcome::Bind(Ok(Bound::Bound)) => "bound",
-        Outcome::Cas(Err(error)) | Outcome::Create(Err(error)) | Outcome::Bind(Err(error)) => match error {
-            StoreError::Guarded { .. } => "guarded",
-            StoreError::Unexpected(_) => "failed",
-            StoreError::Unavailable { .. } => "unavailable",
-            StoreError::OutcomeUnknown => "unknown",
-            StoreError::Corrupt { .. } => "corrupt",
+    let error = match outcome {
+        Outcome::Cas(Ok(CasOutcome::Applied)) => return "applied",
+        Outcome::Cas(Ok(CasOutcome::Lost)) => return "lost",
+        Outcome::Bind(Ok(Bound::Bound)) => return "bound",
+        Outcome::Bind(Ok(Bound::KeyTaken)) => return "key",
+        Outcome::Cas(Err(error)) | Outcome::Bind(Err(error)) => error,
+        Outcome::Create(created) => match created.as_ref() {
+            Ok(Created::Inserted(_)) => return "inserted",
+            Ok(Created::KeyTaken) => return "key",
+            Ok(Created::TargetTaken) => return "target",
+            Err(error) => error,
         },
+    };
+    match error {
+        StoreError::Guarded { .. } => "guarded",
+        StoreError::Unexpected(_) => "failed",
+        StoreError::Unavailable { .. } => "unavailable",
+        StoreError::OutcomeUnknown => "unknown",
+        StoreError::Corrupt { .. } => "corrupt",
     }
 }
 
