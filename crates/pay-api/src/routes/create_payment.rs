@@ -6,7 +6,8 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
-use flow_core::create::{PaymentRequest, Taken};
+use flow_core::create::{CreateError, PaymentRequest, Taken};
+use flow_core::flow::Flow;
 use flow_core::ids::{IdempotencyKey, TraceId};
 
 use super::answer::{self, IDEMPOTENT_REPLAYED};
@@ -66,7 +67,10 @@ pub(super) async fn create_payment(
     caller.require(&[Role::Client])?;
     let key = idempotency_key(&headers)?;
     let body = PaymentBody::read(read_json(&headers, body, api.settings.max_body_bytes).await?)?;
-    let request = payment_request(&api, &caller, key, request_id, body)?;
+    let request = match payment_request(&api, &caller, &key, request_id, &body) {
+        Ok(request) => request,
+        Err(refused) => return replay_or(&api, &caller, &key, &body, refused).await,
+    };
     let wait_ms = api.granted_wait_ms(preferred_wait_ms(&headers), api.settings.default_wait_ms);
 
     let mut started = api.work.pay(request)?;
@@ -83,9 +87,7 @@ pub(super) async fn create_payment(
         Taken::Replayed(seen) => {
             notes.note_flow(seen.value.id);
             let flow = api.wait_for(seen.value.clone(), left_ms, rests).await.unwrap_or(seen.value);
-            let mut response = answer::flow(StatusCode::OK, &flow, &caller);
-            response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
-            Ok(response)
+            Ok(replayed(&flow, &caller))
         }
         Taken::Joined(seen) => {
             notes.note_flow(seen.value.id);
@@ -95,17 +97,40 @@ pub(super) async fn create_payment(
     }
 }
 
+fn replayed(flow: &Flow, caller: &Caller) -> Response {
+    let mut response = answer::flow(StatusCode::OK, flow, caller);
+    response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
+    response
+}
+
+/// What a request gets that its scene refuses: a key used before still answers with its own flow, whatever the scene's
+/// rules have become since.
+async fn replay_or(
+    api: &Api,
+    caller: &Caller,
+    key: &IdempotencyKey,
+    body: &PaymentBody,
+    refused: Problem,
+) -> Result<Response, Problem> {
+    let known = api.store.look_up(&caller.id, key, &body.target()).await?;
+    match known.value.request {
+        Some(record) if record.fingerprint == body.fingerprint() => Ok(replayed(&record.flow, caller)),
+        Some(record) => Err(CreateError::KeyReused { flow_id: record.flow.id }.into()),
+        None => Err(refused),
+    }
+}
+
 fn payment_request(
     api: &Api,
     caller: &Caller,
-    key: IdempotencyKey,
+    key: &IdempotencyKey,
     request_id: TraceId,
-    body: PaymentBody,
+    body: &PaymentBody,
 ) -> Result<PaymentRequest, Problem> {
     let (rules, money) = api.scenes.admit(&body.scene, body.money.amount, &body.money.currency)?;
     Ok(PaymentRequest {
         caller: caller.id.clone(),
-        key,
+        key: key.clone(),
         fingerprint: body.fingerprint(),
         target: body.target(),
         money,
@@ -113,7 +138,7 @@ fn payment_request(
         deadline_horizon_ms: rules.deadline_horizon_ms,
         wallet: rules.wallet.clone(),
         business: rules.business.clone(),
-        context: body.context,
+        context: body.context.clone(),
         trace_id: Some(request_id),
         first_due_in_ms: api.settings.first_due_in_ms,
     })

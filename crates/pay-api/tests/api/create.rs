@@ -61,6 +61,22 @@ async fn the_same_key_replays_in_either_spelling_and_any_form_of_the_same_body()
 }
 
 #[tokio::test]
+async fn a_used_key_answers_with_its_flow_though_its_scene_is_gone() {
+    let harness = Harness::new();
+    let body = harness.body(1);
+    let first = harness.pay("key-1", &body, 1).await;
+    let later = harness.without_scenes();
+    let again = later.pay("key-1", &body, 1).await;
+    assert_eq!((again.status, again.header("idempotent-replayed")), (200, Some("true")));
+    assert_eq!(again.text("flow_id"), first.text("flow_id"));
+    let reused = later.pay("key-1", &harness.body(2), 1).await;
+    assert_eq!((reused.status, reused.text("code")), (422, "idempotency_key_reused"));
+    let fresh = later.pay("key-2", &body, 1).await;
+    assert_eq!((fresh.status, fresh.text("code")), (422, "scene_unknown"));
+    harness.only_flow();
+}
+
+#[tokio::test]
 async fn the_same_key_for_something_else_is_refused_and_names_its_flow() {
     let harness = Harness::new();
     let first = harness.pay("key-1", &harness.body(1), 1).await;

@@ -110,9 +110,22 @@ impl Harness {
     }
 
     pub(crate) fn with(settings: Settings) -> Harness {
-        keep_log_lines();
         let clock = ManualClock::new();
-        let store = MemStore::new(clock.clone());
+        Harness::over(settings, MemStore::new(clock.clone()), clock, scenes())
+    }
+
+    /// The same database behind a process whose configuration knows no scene any more.
+    pub(crate) fn without_scenes(&self) -> Harness {
+        Harness::over(settings(), self.store.clone(), self.clock.clone(), BTreeMap::new())
+    }
+
+    fn over(
+        settings: Settings,
+        store: MemStore,
+        clock: ManualClock,
+        scenes: BTreeMap<Scene, SceneConfig>,
+    ) -> Harness {
+        keep_log_lines();
         let shared: Arc<dyn FlowStore> = Arc::new(store.clone());
         let wallet = Arc::new(ScriptedWallet::new());
         let (timer, driver) =
@@ -141,7 +154,7 @@ impl Harness {
             work,
             changes,
             keys: KeyRing::new(keys(&clock)),
-            scenes: Scenes::new(scenes()),
+            scenes: Scenes::new(scenes),
             settings,
             wall_clock: Arc::new(TestWallClock(clock.clone())),
             clock: ticks,

@@ -25,7 +25,7 @@ const TOO_MANY_CONNECTIONS: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     connection: close\r\n\
     content-length: 169\r\n\
     \r\n\
-    {\"type\":\"about:blank\",\"title\":\"Too many connections\",\"status\":503,\"code\":\"TOO_MANY_CONNECTIONS\",\
+    {\"type\":\"about:blank\",\"title\":\"Too many connections\",\"status\":503,\"code\":\"too_many_connections\",\
     \"retryable\":true,\"detail\":\"Nothing was recorded; try again in a second.\"}";
 
 /// How a server ended.

@@ -51,11 +51,15 @@ struct Stand {
     servers: Vec<Server>,
     /// What was wanted and cannot be had.
     missing: Vec<Flavor>,
+    /// What was left out on purpose; suites skip it, too.
+    unwanted: Vec<Flavor>,
 }
 
 impl Stand {
     async fn start(wanted: &[Flavor]) -> anyhow::Result<Self> {
-        let mut stand = Self { servers: Vec::new(), missing: Vec::new() };
+        let unwanted: Vec<Flavor> =
+            Flavor::ALL.into_iter().filter(|flavor| !wanted.contains(flavor)).collect();
+        let mut stand = Self { servers: Vec::new(), missing: Vec::new(), unwanted };
         for &flavor in wanted {
             match tokio::task::spawn_blocking(move || xtask::db::provide(flavor)).await? {
                 Ok(installed) => {
@@ -83,7 +87,8 @@ impl Stand {
         for server in &self.servers {
             command.env(server.flavor().test_url_variable(), server.root_url());
         }
-        let missing: Vec<&str> = self.missing.iter().map(|flavor| flavor.slug()).collect();
+        let missing: Vec<&str> =
+            self.missing.iter().chain(&self.unwanted).map(|flavor| flavor.slug()).collect();
         command.env(MISSING_VARIABLE, missing.join(","));
         command.env_remove("DATABASE_URL").env("SQLX_OFFLINE", "true")
     }
