@@ -1,8 +1,9 @@
 //! Cases: creation, keys, attempts, lookups.
 
 use chrono::TimeDelta;
+use flow_core::flow::Flow;
 use flow_core::ids::{AttemptNo, BizKey, Fingerprint, IdempotencyKey, RefundOrderNo, TradeOrderNo, Version};
-use flow_core::ports::{Bound, Created, KeyBinding, Lookup};
+use flow_core::ports::{Bound, Created, KeyBinding, Lookup, Seen};
 use flow_core::state::State;
 
 use super::StoreFactory;
@@ -15,7 +16,9 @@ pub async fn create_gives_the_row_its_numbers(factory: &dyn StoreFactory) {
     let mut new = new_flow(&store, 1).await;
     new.first_due_in_ms = 30_000;
     let from = now(&store).await;
-    let flow = create(&store, new.clone()).await;
+    let Created::Inserted(Seen { value: flow, .. }) = store.create(new.clone()).await.unwrap() else {
+        panic!("a fresh target and a fresh key are free");
+    };
     let to = now(&store).await;
     assert_eq!(flow.trade_order_no, TradeOrderNo::derive(new.target.user_id, flow.id));
     assert_eq!(flow.refund_order_no, RefundOrderNo::derive(&flow.trade_order_no));
@@ -27,7 +30,18 @@ pub async fn create_gives_the_row_its_numbers(factory: &dyn StoreFactory) {
     expected.deadline = new.deadline;
     expected.next_retry_time = flow.created_at + TimeDelta::milliseconds(30_000);
     assert_eq!(flow, expected);
-    assert_eq!(load(&store, flow.id).await, flow, "what is read is what the creation returned");
+    let read = load(&store, flow.id).await;
+    assert!((from..=to).contains(&read.created_at));
+    assert_eq!(read.next_retry_time, read.created_at + TimeDelta::milliseconds(30_000));
+    // A store may estimate the times that it returns, rather than read the row back for them.
+    let told = Flow {
+        created_at: read.created_at,
+        state_entered_at: read.state_entered_at,
+        updated_at: read.updated_at,
+        next_retry_time: read.next_retry_time,
+        ..flow
+    };
+    assert_eq!(read, told, "what is read is what the creation returned");
 }
 
 /// A key is used once per caller; a refused creation leaves neither row nor key.
