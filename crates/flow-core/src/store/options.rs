@@ -11,7 +11,8 @@ pub struct StoreOptions {
     pub url: String,
     /// Connections for reads.
     pub read_connections: u32,
-    /// Tasks that carry out writes, each with a connection of its own.
+    /// Tasks that carry out writes, each with a connection of its own. One commit runs on one thread of the server, so
+    /// that a second task uses a second one: half as much again at 64 callers; more tasks made commits smaller, not faster.
     pub committers: u32,
     /// Most writes that share one commit.
     pub max_batch_rows: usize,
@@ -64,7 +65,7 @@ impl StoreOptions {
         StoreOptions {
             url: url.into(),
             read_connections: 8,
-            committers: 1,
+            committers: 2,
             max_batch_rows: 64,
             queue_rows: 4096,
             acquire_timeout_ms: 2_000,

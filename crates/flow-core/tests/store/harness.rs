@@ -141,12 +141,14 @@ impl Schema {
         format!("mysql://{account}:{PASSWORD}@{server}/{}", self.name)
     }
 
-    /// Options of the superuser.
+    /// Options of the superuser; one committer, so that a test can tell what shares a commit.
     pub(crate) fn options(&self) -> StoreOptions {
-        StoreOptions::new(self.root_schema_url())
+        let mut options = StoreOptions::new(self.root_schema_url());
+        options.committers = 1;
+        options
     }
 
-    /// A store with the default options.
+    /// A store with these options.
     pub(crate) async fn store(&self) -> Arc<MySqlStore> {
         Arc::new(MySqlStore::connect(self.options()).await.unwrap())
     }
