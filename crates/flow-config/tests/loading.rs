@@ -343,7 +343,7 @@ fn the_environment_wins_and_keeps_texts_as_they_are() {
     )
     .unwrap();
     assert_eq!(config.database.read_connections, 9);
-    assert_eq!(config.database.committers, 1);
+    assert_eq!(config.database.committers, 2);
     assert!(config.database.accept_weak_durability);
     let main = &config.wallets[&DownstreamName::new("main").unwrap()];
     assert_eq!(main.transport.bearer_token.as_ref().unwrap().expose(), "0012e3");
