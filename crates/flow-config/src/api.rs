@@ -29,9 +29,9 @@ pub struct ApiConfig {
     pub header_read_timeout_ms: u64,
     /// Longest time for a request's body.
     pub body_read_timeout_ms: u64,
-    /// Longest time that a client may take nothing of its answer.
+    /// Longest time that a client may need to take what is waiting for it.
     pub write_timeout_ms: u64,
-    /// Most requests at once; more are refused with 503.
+    /// Most requests at once; more are refused with 429.
     pub max_in_flight_requests: usize,
     /// Longest time between the signal to stop and the end of the process.
     pub shutdown_drain_ms: u64,
