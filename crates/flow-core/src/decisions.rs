@@ -81,11 +81,7 @@ mod faulty {
         }
     }
 
-    pub(crate) fn judge<'a>(
-        request: &PaymentRequest,
-        known: &'a Lookup,
-        now: DateTime<Utc>,
-    ) -> Verdict<'a> {
+    pub(crate) fn judge<'a>(request: &PaymentRequest, known: &'a Lookup, now: DateTime<Utc>) -> Verdict<'a> {
         match mind() {
             Some(mind) => mind.judge(request, known, now),
             None => crate::create::judge(request, known, now),

@@ -129,8 +129,7 @@ impl Cast {
         jitter: Arc<dyn Jitter>,
     ) -> Arc<Work> {
         let plan = &self.site.plan;
-        let options =
-            TimerOptions { max_flows: 4, max_parallel_flows: 2, bound_ms: plan.timer_bound_ms };
+        let options = TimerOptions { max_flows: 4, max_parallel_flows: 2, bound_ms: plan.timer_bound_ms };
         let (timer, driver) = Timer::new(options);
         let wake = Arc::new(Wakes { life: Arc::clone(life), timer });
         let advancer = self.advancer(life, &store, wake, clock, jitter);

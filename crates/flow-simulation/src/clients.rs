@@ -90,13 +90,20 @@ impl Client {
     fn request(&self, number: u32, draw: &mut Draw) -> PaymentRequest {
         self.site.time.sync();
         let target = self.plan.target;
-        let ahead_ms = i64::try_from(draw.spread(50, self.site.plan.longest_deadline_ms)).unwrap_or(50);
+        let longest_ms = self.site.plan.longest_deadline_ms;
+        let ahead_ms = if draw.chance(250) {
+            draw.spread(50, longest_ms)
+        } else {
+            draw.between(longest_ms / 4, longest_ms)
+        };
+        let ahead_ms = i64::try_from(ahead_ms).unwrap_or(50);
         let deadline = self.site.time.database.now() + TimeDelta::milliseconds(ahead_ms);
         let amount = if draw.chance(60) { 250 } else { 100 };
         let caller = samples::caller_named(if draw.chance(40) { "rival" } else { "shop" });
         // Now and then a key that was used before, by mistake.
         let key_number = if draw.chance(30) { 0 } else { number };
-        let parts = [target.to_be_bytes(), i64::to_be_bytes(amount), deadline.timestamp_millis().to_be_bytes()];
+        let parts =
+            [target.to_be_bytes(), i64::to_be_bytes(amount), deadline.timestamp_millis().to_be_bytes()];
         PaymentRequest {
             caller,
             key: samples::key(&format!("key-{}-{key_number}", self.plan.number)),

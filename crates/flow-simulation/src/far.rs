@@ -99,9 +99,7 @@ impl Far {
                 sleep_ms(there_ms).await;
                 Reply::none(topic, NoAnswer::Unavailable { cause, retry_after_ms })
             }
-            Some(FarTrouble::Served(fault)) => {
-                self.round_trip(message, Some(fault), there_ms, back_ms).await
-            }
+            Some(FarTrouble::Served(fault)) => self.round_trip(message, Some(fault), there_ms, back_ms).await,
             Some(FarTrouble::Slow { more_ms }) => {
                 self.round_trip(message, None, there_ms + more_ms / 2, back_ms + more_ms / 2).await
             }

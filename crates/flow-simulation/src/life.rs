@@ -96,8 +96,9 @@ impl Life {
         }
     }
 
+    /// Keeps a lease for as long as the process lives; the connection of a dead one holds nothing.
     pub(crate) fn keep(&self, lease: Box<dyn PartitionLease>) -> HeldLease {
-        let held: HeldLease = Arc::new(Mutex::new(Some(lease)));
+        let held: HeldLease = Arc::new(Mutex::new(Some(lease).filter(|_| !self.is_dead())));
         let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
         leases.retain(|lease| lease.lock().is_ok_and(|lease| lease.is_some()));
         leases.push(Arc::clone(&held));

@@ -67,7 +67,8 @@ impl Message {
     pub(crate) async fn arrive(&self, site: &Site, fault: Option<Fault>) -> Reply {
         if let Some(fault) = fault {
             let call = self.call();
-            let books = if matches!(call, Call::Execute | Call::Fact) { &site.business } else { &site.wallet };
+            let books =
+                if matches!(call, Call::Execute | Call::Fact) { &site.business } else { &site.wallet };
             books.fail_next(call, fault);
         }
         let (wallet, business) = (site.wallet.wallet(), site.business.business());

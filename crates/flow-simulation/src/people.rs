@@ -34,7 +34,9 @@ pub(crate) async fn act(site: Arc<Site>, cast: Arc<Cast>, act: Act) {
 
 async fn hold(site: &Site, api: &Work, flow_id: FlowId) {
     site.note(Who::Person, What::Wanted("hold flow", flow_id.get()));
-    if let Ok(mut started) = api.hold(flow_id, samples::actor("on-call"), api.call(Trigger::Operator, trace_id())) {
+    if let Ok(mut started) =
+        api.hold(flow_id, samples::actor("on-call"), api.call(Trigger::Operator, trace_id()))
+    {
         drop(started.answer().await);
     }
 }

@@ -156,7 +156,7 @@ impl Plan {
             first_due_in_ms: draw.pick(&[0, 1_000, 15_000]),
             call_budget_ms: draw.pick(&[0, 1_000, 10_000]),
             timer_bound_ms: draw.pick(&[0, 10_000, 600_000]),
-            longest_deadline_ms: draw.spread(300, 300_000),
+            longest_deadline_ms: draw.pick(&[500, 5_000, 30_000, 120_000, 600_000]),
             clients: Vec::new(),
             upheavals: Vec::new(),
             acts: Vec::new(),
@@ -197,12 +197,7 @@ fn clients(dice: &Dice, draw: &mut Draw, storm_ms: u64) -> Vec<ClientPlan> {
             let number = u8::try_from(clients.len() + 1).unwrap_or(u8::MAX);
             let point = dice.draw(Topic::Client, i64::from(number)).point;
             let start_ms = begins_ms + draw.spread(0, 5_000);
-            clients.push(ClientPlan {
-                point,
-                number,
-                target: i64::try_from(target).unwrap_or(1),
-                start_ms,
-            });
+            clients.push(ClientPlan { point, number, target: i64::try_from(target).unwrap_or(1), start_ms });
         }
     }
     clients
@@ -246,7 +241,8 @@ fn acts(dice: &Dice, draw: &mut Draw, storm_ms: u64) -> Vec<Act> {
     let mut acts = Vec::new();
     for number in 0..draw.pick(&[0i64, 0, 1, 3, 6]) {
         let point = dice.draw(Topic::Person, number).point;
-        let kind = draw.pick(&[ActKind::Hold, ActKind::Hold, ActKind::Release, ActKind::Push, ActKind::Cancel]);
+        let kind =
+            draw.pick(&[ActKind::Hold, ActKind::Hold, ActKind::Release, ActKind::Push, ActKind::Cancel]);
         acts.push(Act { point, at_ms: draw.spread(0, storm_ms), kind, which: draw.between(0, 1 << 20) });
     }
     acts

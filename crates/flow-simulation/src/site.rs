@@ -51,8 +51,10 @@ impl Site {
         let store = MemStore::new(time.database.clone());
         store.set_subject(subject);
         let wallet = FakeWorld::new(time.wallet.clone());
-        let switches =
-            pay_sim::ledger::Switches { close_unsupported: !plan.wallet_rules.can_close, ..Default::default() };
+        let switches = pay_sim::ledger::Switches {
+            close_unsupported: !plan.wallet_rules.can_close,
+            ..Default::default()
+        };
         wallet.set_switches(switches);
         let business = FakeWorld::new(time.business.clone());
         Site {
@@ -139,8 +141,11 @@ impl Site {
     }
 
     /// Does something later that no process's end can stop, and that the run waits for.
-    pub(crate) fn later<F>(self: &Arc<Self>, after_ms: u64, work: impl FnOnce(Arc<Site>) -> F + Send + 'static)
-    where
+    pub(crate) fn later<F>(
+        self: &Arc<Self>,
+        after_ms: u64,
+        work: impl FnOnce(Arc<Site>) -> F + Send + 'static,
+    ) where
         F: Future<Output = ()> + Send + 'static,
     {
         self.under_way.fetch_add(1, Ordering::SeqCst);

@@ -118,9 +118,9 @@ impl Statements {
         }
         let code = ErrorCode::clean("OVERTAKEN");
         let change = Change::Reschedule { next_in_ms: 1_000, retry_count: row.retry_count + 1, code };
-        let evidence = WriteEvidence { outcome: Some("another entrance"), ..WriteEvidence::of(Trigger::Wake) };
-        let other =
-            CasWrite { flow_id: row.id, from: row.state, version: row.version, change, evidence };
+        let evidence =
+            WriteEvidence { outcome: Some("another entrance"), ..WriteEvidence::of(Trigger::Wake) };
+        let other = CasWrite { flow_id: row.id, from: row.state, version: row.version, change, evidence };
         // A row that is as it was just read takes the write.
         drop(site.store.cas_now(&other));
         site.look_at_row(write.flow_id);

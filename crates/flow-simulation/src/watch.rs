@@ -160,7 +160,11 @@ impl Site {
 
 fn merged(paid: &OrderLedger, granted: &OrderLedger) -> OrderFacts {
     let business = OrderFacts::from(granted);
-    OrderFacts { grants: business.grants, owner_of_target: business.owner_of_target, ..OrderFacts::from(paid) }
+    OrderFacts {
+        grants: business.grants,
+        owner_of_target: business.owner_of_target,
+        ..OrderFacts::from(paid)
+    }
 }
 
 fn named(effect: &Effect) -> &'static str {

@@ -99,8 +99,7 @@ impl Table {
         if !self.subject.is_legal(write) {
             return Err(guarded(&format!("illegal write from {} to {}", write.from, write.to())));
         }
-        let Some(row) = self.flows.get(&write.flow_id).filter(|row| self.subject.matches(write, row))
-        else {
+        let Some(row) = self.flows.get(&write.flow_id).filter(|row| self.subject.matches(write, row)) else {
             return Ok(CasOutcome::Lost);
         };
         let next = write.apply(row, now);
