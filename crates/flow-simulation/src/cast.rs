@@ -24,6 +24,7 @@ use crate::site::Site;
 use crate::statements::Statements;
 use crate::time::{ProcessClock, sleep_ms};
 use crate::trace::{What, Who};
+use crate::watch::OUTSIDER;
 
 /// Calls of a downstream at once, per process; few enough that they get in each other's way.
 const LIMITS: Limits = Limits {
@@ -170,7 +171,9 @@ async fn rounds(life: Arc<Life>, sweep: Sweep, mut first_partition: u32) {
         // A round that failed starts over like any other; it has reported itself.
         drop(sweep.round(first_partition, &life.stop).await);
         first_partition = (first_partition + 1) % partitions;
-        let pause = sleep_ms(site.plan.round_interval_ms);
+        // Without anything to discover, fewer rounds will do.
+        let least_ms = if site.is_calm() { 30_000 } else { 0 };
+        let pause = sleep_ms(site.plan.round_interval_ms.max(least_ms));
         life.stop.run_until_cancelled(pause).await;
     }
 }
@@ -246,7 +249,27 @@ async fn befall(cast: Arc<Cast>, upheaval: Upheaval) {
             site.note(Who::Database, fault("every lease breaks"));
             site.store.break_leases();
         }
+        UpheavalKind::Outsider(target) => {
+            site.note(Who::Business, fault("an outsider buys the benefit"));
+            outsider(site, target);
+        }
     }
+}
+
+/// Buys the benefit of a target for an order that is not ours, if it can still be had.
+fn outsider(site: &Site, target: i64) {
+    let target = samples::target(target, &format!("R:{target}"));
+    let order = pay_sim::ledger::Execution {
+        trade_order_no: format!("{OUTSIDER}{}", target.biz_key),
+        target: pay_sim::ledger::Target {
+            user_id: u64::try_from(target.user_id.get()).unwrap_or(1),
+            scene: target.scene.to_string(),
+            biz_key: target.biz_key.to_string(),
+        },
+        not_after_ms: i64::MAX,
+    };
+    site.time.sync();
+    site.business.with(|world, now_ms| drop(world.execute(&order, now_ms)));
 }
 
 /// The timer of a process, until its death; it sometimes has no room.

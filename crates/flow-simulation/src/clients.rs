@@ -63,7 +63,7 @@ impl Client {
                 sleep_ms(draw.spread(10, 20_000)).await;
                 continue;
             };
-            if draw.chance(250) {
+            if draw.chance(350) {
                 sleep_ms(draw.spread(0, 10_000)).await;
                 self.cancel(flow_id).await;
             }

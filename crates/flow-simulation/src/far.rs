@@ -11,6 +11,7 @@ use flow_core::answer::{
 use flow_core::ids::{RefundOrderNo, Target, TradeOrderNo};
 use flow_core::ports::{Business, ChargeOrder, Execution, RefundOrder, Wallet};
 use flow_testkit::fakes::Fault;
+use flow_testkit::samples;
 use pay_sim::ledger::Deferral;
 
 use crate::dice::{Draw, Topic};
@@ -18,7 +19,7 @@ use crate::faults::{self, FarTrouble};
 use crate::life::Life;
 use crate::message::{Message, Reply};
 use crate::mind;
-use crate::site::Site;
+use crate::site::{Site, flow_of_number};
 use crate::time::sleep_ms;
 use crate::trace::What;
 
@@ -44,7 +45,7 @@ impl Far {
         let message = mind::altered(site, message, self.follows_not_found(topic, subject));
         let mut draw = site.draw(topic, subject);
         site.note(self.life.who, What::Asked(topic, subject));
-        let trouble = faults::of_call(site, self.life.who, topic, &mut draw);
+        let trouble = faults::of_call(site, self.life.who, &message, &mut draw);
         let reply = match mind::presumed(site, &message) {
             Some(presumed) => presumed,
             None => self.carry(message, trouble, &mut draw).await,
@@ -100,6 +101,12 @@ impl Far {
                 Reply::none(topic, NoAnswer::Unavailable { cause, retry_after_ms })
             }
             Some(FarTrouble::Served(fault)) => self.round_trip(message, Some(fault), there_ms, back_ms).await,
+            Some(FarTrouble::HeardLate { after_ms }) => {
+                self.round_trip(message, None, there_ms, after_ms).await
+            }
+            Some(FarTrouble::Overcharged) => {
+                self.round_trip(overcharged(site, message), None, there_ms, back_ms).await
+            }
             Some(FarTrouble::Slow { more_ms }) => {
                 self.round_trip(message, None, there_ms + more_ms / 2, back_ms + more_ms / 2).await
             }
@@ -134,6 +141,27 @@ impl Far {
     fn unheard_of(&self) -> MutexGuard<'_, BTreeSet<(Topic, i64)>> {
         self.unheard_of.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What a wallet makes of a debit when it takes another amount. If it takes any, the flow is never to be taken for paid.
+fn overcharged(site: &Site, message: Message) -> Message {
+    match message {
+        Message::Debit(order) => {
+            site.overcharged(message_flow(&order));
+            let money = samples::money(order.money.amount() + 1, order.money.currency().as_str());
+            Message::Debit(ChargeOrder { money, ..order })
+        }
+        Message::Query(_)
+        | Message::Close(_)
+        | Message::Refund(_)
+        | Message::QueryRefund(_)
+        | Message::Execute(_)
+        | Message::Fact(_) => message,
+    }
+}
+
+fn message_flow(order: &ChargeOrder) -> i64 {
+    flow_of_number(order.trade_order_no.as_str())
 }
 
 /// A message arrives: the far side's books change, and the change is looked at.

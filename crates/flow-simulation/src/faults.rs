@@ -6,6 +6,7 @@ use flow_testkit::fakes::{Fault, Lie};
 use pay_sim::ledger::Deferral;
 
 use crate::dice::{Draw, Topic};
+use crate::message::Message;
 use crate::plan::UpheavalKind;
 use crate::site::Site;
 use crate::trace::{What, Who};
@@ -31,6 +32,10 @@ pub(crate) enum FarTrouble {
     Served(Fault),
     /// It takes so much longer.
     Slow { more_ms: u64 },
+    /// The process stands still before it hears the answer.
+    HeardLate { after_ms: u64 },
+    /// The wallet really takes another amount than it was asked for.
+    Overcharged,
 }
 
 impl FarTrouble {
@@ -49,6 +54,8 @@ impl FarTrouble {
             FarTrouble::Served(Fault::Lie(_)) => "answers with a contradiction",
             FarTrouble::Served(_) => "served otherwise",
             FarTrouble::Slow { .. } => "slow",
+            FarTrouble::HeardLate { .. } => "answer heard late",
+            FarTrouble::Overcharged => "the wallet takes another amount",
         }
     }
 
@@ -57,9 +64,11 @@ impl FarTrouble {
             FarTrouble::DiesBefore { down_ms } | FarTrouble::DiesAfter { down_ms } => *down_ms,
             FarTrouble::Late { after_ms } | FarTrouble::Twice { after_ms } => *after_ms,
             FarTrouble::Slow { more_ms } => *more_ms,
+            FarTrouble::HeardLate { after_ms } => *after_ms,
             FarTrouble::RequestLost(_)
             | FarTrouble::AnswerLost(_)
             | FarTrouble::Refused { .. }
+            | FarTrouble::Overcharged
             | FarTrouble::Served(_) => 0,
         }
     }
@@ -114,13 +123,14 @@ impl StoreTrouble {
 }
 
 /// What goes wrong with this call, if anything does.
-pub(crate) fn of_call(site: &Site, who: Who, topic: Topic, draw: &mut Draw) -> Option<FarTrouble> {
+pub(crate) fn of_call(site: &Site, who: Who, message: &Message, draw: &mut Draw) -> Option<FarTrouble> {
+    let topic = message.about().0;
     // Drawn whether it may happen or not: what else is drawn here must not depend on it.
     let strikes = draw.chance(site.plan.far_trouble);
     let kind = draw.between(0, 99);
     let dies = draw.chance(site.plan.crashes);
     let (down_ms, dies_first) = (draw.spread(0, 60_000), draw.chance(300));
-    let drawn = far_trouble(site, topic, kind, draw);
+    let drawn = far_trouble(site, message, kind, draw);
     let trouble = if dies && dies_first {
         Some(FarTrouble::DiesBefore { down_ms })
     } else if dies {
@@ -152,8 +162,9 @@ fn outage(site: &Site, who: Who, topic: Topic) -> Option<FarTrouble> {
     Some(trouble)
 }
 
-fn far_trouble(site: &Site, topic: Topic, kind: u64, draw: &mut Draw) -> Option<FarTrouble> {
-    let after_ms = draw.spread(1, site.plan.longest_late_ms);
+fn far_trouble(site: &Site, message: &Message, kind: u64, draw: &mut Draw) -> Option<FarTrouble> {
+    let topic = message.about().0;
+    let after_ms = lateness_ms(site, message, draw);
     let cause = draw.pick(&[
         UnknownCause::TimedOut,
         UnknownCause::ConnectionLost,
@@ -168,10 +179,43 @@ fn far_trouble(site: &Site, topic: Topic, kind: u64, draw: &mut Draw) -> Option<
         38..55 => Some(FarTrouble::Late { after_ms }),
         55..63 => Some(FarTrouble::Twice { after_ms }),
         63..70 => Some(FarTrouble::Refused { cause: refused, retry_after_ms }),
-        70..75 => Some(FarTrouble::Slow { more_ms: after_ms.min(3_000) }),
-        75..84 => deferred(site, topic, draw),
-        84..92 => refusal(topic, draw),
+        70..74 => Some(FarTrouble::Slow { more_ms: after_ms.min(3_000) }),
+        74..80 => heard_late(topic, draw),
+        80..86 => deferred(site, topic, draw),
+        86..94 => refusal(topic, draw),
         _ => lie(topic, draw),
+    }
+}
+
+/// How late a message arrives: any time, or, as often, at the last moment at which the far side may still take it.
+fn lateness_ms(site: &Site, message: &Message, draw: &mut Draw) -> u64 {
+    let longest_ms = site.plan.longest_late_ms;
+    let any_ms = draw.spread(1, longest_ms);
+    let (aimed, before_ms) = (draw.chance(500), draw.spread(1, 3_000));
+    site.time.sync();
+    let last_ms = match message {
+        Message::Debit(order) => Some(order.not_after.timestamp_millis() - site.wallet.clock().now_ms()),
+        Message::Execute(order) => Some(order.not_after.timestamp_millis() - site.business.clock().now_ms()),
+        Message::Query(_)
+        | Message::Close(_)
+        | Message::Refund(_)
+        | Message::QueryRefund(_)
+        | Message::Fact(_) => None,
+    };
+    let last_ms = last_ms.and_then(|ms| u64::try_from(ms).ok()).filter(|_| aimed);
+    last_ms
+        .and_then(|ms| ms.checked_sub(before_ms))
+        .filter(|ms| (1..=longest_ms).contains(ms))
+        .unwrap_or(any_ms)
+}
+
+/// The process stands still right before it hears what it has read. What it reads then is old; what it goes on to do
+/// must not be. (Calls that change something are held up on their way, within what the world's wallet can bear.)
+fn heard_late(topic: Topic, draw: &mut Draw) -> Option<FarTrouble> {
+    let after_ms = draw.spread(100, 600_000);
+    match topic {
+        Topic::Query | Topic::QueryRefund | Topic::Fact => Some(FarTrouble::HeardLate { after_ms }),
+        _ => None,
     }
 }
 
@@ -206,7 +250,9 @@ fn refusal(topic: Topic, draw: &mut Draw) -> Option<FarTrouble> {
 
 fn lie(topic: Topic, draw: &mut Draw) -> Option<FarTrouble> {
     let about_money = draw.pick(&[Lie::WrongAmount, Lie::WrongUser, Lie::WrongCurrency]);
+    let is_true = draw.chance(400);
     match topic {
+        Topic::Debit if is_true => Some(FarTrouble::Overcharged),
         Topic::Debit | Topic::Query | Topic::Close | Topic::Refund | Topic::QueryRefund => {
             Some(FarTrouble::Served(Fault::Lie(about_money)))
         }

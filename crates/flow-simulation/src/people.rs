@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use flow_core::flow::Trigger;
+use flow_core::flow::{Flow, Trigger};
 use flow_core::ids::{FlowId, TraceId};
 use flow_testkit::samples;
 use pay_api::work::Work;
@@ -67,7 +67,9 @@ async fn cancel(site: &Site, api: &Work, flow_id: FlowId) {
 /// Releases whatever is held, again and again.
 pub(crate) async fn clear_up(site: Arc<Site>, cast: Arc<Cast>) {
     for round in 0u64.. {
-        for flow in site.store.flows().into_iter().filter(is_held) {
+        // Whom the wallet took a wrong amount from is not helped by trying again.
+        let held = |flow: &Flow| is_held(flow) && !site.is_overcharged(flow);
+        for flow in site.store.flows().into_iter().filter(held) {
             if let Some(api) = cast.api(round) {
                 release(&site, &api, flow.id).await;
             }
@@ -76,7 +78,7 @@ pub(crate) async fn clear_up(site: Arc<Site>, cast: Arc<Cast>) {
     }
 }
 
-fn is_held(flow: &flow_core::flow::Flow) -> bool {
+fn is_held(flow: &Flow) -> bool {
     flow.hold.is_some() && !flow.state.is_terminal()
 }
 

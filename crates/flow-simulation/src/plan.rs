@@ -90,6 +90,8 @@ pub(crate) enum UpheavalKind {
     Stall(u8),
     /// Every connection that holds a lease breaks.
     LeasesBreak,
+    /// Somebody else buys the benefit of this target, past us.
+    Outsider(i64),
 }
 
 /// What a person on call does at a time, to whatever flow there is then.
@@ -209,6 +211,7 @@ fn upheavals(dice: &Dice, draw: &mut Draw, plan: &Plan) -> Vec<Upheaval> {
     for number in 0..how_many {
         let point = dice.draw(Topic::Upheaval, i64::try_from(number).unwrap_or(0)).point;
         let process = u8::try_from(draw.between(0, u64::from(APIS + plan.scanners) - 1)).unwrap_or(0);
+        let target = i64::try_from(draw.between(1, 3)).unwrap_or(1);
         let kind = draw.pick(&[
             UpheavalKind::WalletRefuses,
             UpheavalKind::WalletSilent,
@@ -219,6 +222,7 @@ fn upheavals(dice: &Dice, draw: &mut Draw, plan: &Plan) -> Vec<Upheaval> {
             UpheavalKind::Deploy(process),
             UpheavalKind::Stall(process),
             UpheavalKind::LeasesBreak,
+            UpheavalKind::Outsider(target),
         ]);
         let at_ms = draw.spread(0, plan.storm_ms);
         let longest_ms = match kind {
@@ -230,7 +234,8 @@ fn upheavals(dice: &Dice, draw: &mut Draw, plan: &Plan) -> Vec<Upheaval> {
             | UpheavalKind::DatabaseAway
             | UpheavalKind::Kill(_)
             | UpheavalKind::Deploy(_)
-            | UpheavalKind::LeasesBreak => 120_000,
+            | UpheavalKind::LeasesBreak
+            | UpheavalKind::Outsider(_) => 120_000,
         };
         upheavals.push(Upheaval { point, at_ms, for_ms: draw.spread(100, longest_ms), kind });
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use flow_core::flow::Flow;
 use flow_testkit::mutants::Subject;
 use tokio::task::JoinSet;
 
@@ -19,7 +20,7 @@ use crate::trace::{Line, What, Who};
 use crate::watch::end_of;
 
 /// How long a calm world may take to bring every flow to its end: the longest retry interval several times over.
-const PATIENCE_MS: u64 = 72 * 60 * 60 * 1_000;
+const PATIENCE_MS: u64 = 16 * 60 * 60 * 1_000;
 
 /// Which run.
 #[derive(Debug, Clone, Default)]
@@ -132,8 +133,8 @@ async fn settle(site: &Site, clients: &mut JoinSet<()>) {
 }
 
 fn is_quiet(site: &Site) -> bool {
-    let waits_for_people = site.plan.people_release
-        && site.store.flows().iter().any(|flow| flow.hold.is_some() && !flow.state.is_terminal());
+    let held = |flow: &Flow| flow.hold.is_some() && !flow.state.is_terminal() && !site.is_overcharged(flow);
+    let waits_for_people = site.plan.people_release && site.store.flows().iter().any(held);
     site.is_settled() && !site.awaits_delivery() && !waits_for_people
 }
 

@@ -1,9 +1,10 @@
 //! What everybody in one world shares: time, the database, the books of wallet and business system, dice, trace.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use flow_core::flow::Flow;
 use flow_core::ids::FlowId;
 use flow_testkit::fakes::FakeWorld;
 use flow_testkit::mem_store::MemStore;
@@ -43,6 +44,7 @@ pub(crate) struct Site {
 struct Seen {
     versions: BTreeMap<FlowId, u64>,
     effects: BTreeMap<(Who, String), usize>,
+    overcharged: BTreeSet<i64>,
 }
 
 impl Site {
@@ -104,6 +106,20 @@ impl Site {
     pub(crate) fn effects_seen(&self, books: Who, number: &str, effects: usize) -> usize {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.effects.insert((books, number.to_owned()), effects).unwrap_or(0)
+    }
+
+    /// The wallet is about to take another amount for this flow than it was asked for.
+    pub(crate) fn overcharged(&self, flow: i64) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).overcharged.insert(flow);
+    }
+
+    /// Whether the wallet took another amount for this flow: then it waits for people for ever.
+    pub(crate) fn is_overcharged(&self, flow: &Flow) -> bool {
+        let marked = {
+            let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.overcharged.contains(&flow.id.get())
+        };
+        marked && self.facts_of(flow).charges.iter().any(|(amount, _)| *amount != flow.money.amount())
     }
 
     /// From now on nothing new goes wrong.
