@@ -7,7 +7,7 @@ use pay_sim::ledger::Deferral;
 
 use crate::dice::{Draw, Topic};
 use crate::message::Message;
-use crate::plan::UpheavalKind;
+use crate::plan::{Bias, UpheavalKind};
 use crate::site::Site;
 use crate::trace::{What, Who};
 
@@ -122,6 +122,9 @@ impl StoreTrouble {
     }
 }
 
+/// Longest time that an answer stays unheard.
+const MAX_HEARD_LATE_MS: u64 = 900_000;
+
 /// What goes wrong with this call, if anything does.
 pub(crate) fn of_call(site: &Site, who: Who, message: &Message, draw: &mut Draw) -> Option<FarTrouble> {
     let topic = message.about().0;
@@ -130,6 +133,8 @@ pub(crate) fn of_call(site: &Site, who: Who, message: &Message, draw: &mut Draw)
     let kind = draw.between(0, 99);
     let dies = draw.chance(site.plan.crashes);
     let (down_ms, dies_first) = (draw.spread(0, 60_000), draw.chance(300));
+    let (is_biased, coin) = (draw.chance(600), draw.chance(500));
+    let kind = if is_biased { biased(site, topic, coin).unwrap_or(kind) } else { kind };
     let drawn = far_trouble(site, message, kind, draw);
     let trouble = if dies && dies_first {
         Some(FarTrouble::DiesBefore { down_ms })
@@ -162,6 +167,22 @@ fn outage(site: &Site, who: Who, topic: Topic) -> Option<FarTrouble> {
     Some(trouble)
 }
 
+/// Kinds of trouble that a world may be prone to, as [`far_trouble`] numbers them.
+const LATE: u64 = 38;
+const HEARD_LATE: u64 = 74;
+const REFUSED: u64 = 86;
+
+/// The kind of trouble that the world is prone to.
+fn biased(site: &Site, topic: Topic, coin: bool) -> Option<u64> {
+    let is_read = matches!(topic, Topic::Query | Topic::QueryRefund | Topic::Fact);
+    match site.plan.bias? {
+        Bias::Late => Some(LATE),
+        Bias::OldAnswers if is_read => Some(HEARD_LATE),
+        Bias::OldAnswers => Some(LATE),
+        Bias::Refusals => Some(if coin { REFUSED } else { LATE }),
+    }
+}
+
 fn far_trouble(site: &Site, message: &Message, kind: u64, draw: &mut Draw) -> Option<FarTrouble> {
     let topic = message.about().0;
     let after_ms = lateness_ms(site, message, draw);
@@ -176,13 +197,13 @@ fn far_trouble(site: &Site, message: &Message, kind: u64, draw: &mut Draw) -> Op
     match kind {
         0..15 => Some(FarTrouble::RequestLost(cause)),
         15..38 => Some(FarTrouble::AnswerLost(cause)),
-        38..55 => Some(FarTrouble::Late { after_ms }),
+        LATE..55 => Some(FarTrouble::Late { after_ms }),
         55..63 => Some(FarTrouble::Twice { after_ms }),
         63..70 => Some(FarTrouble::Refused { cause: refused, retry_after_ms }),
         70..74 => Some(FarTrouble::Slow { more_ms: after_ms.min(3_000) }),
-        74..80 => heard_late(topic, draw),
+        HEARD_LATE..80 => heard_late(site, message, draw),
         80..86 => deferred(site, topic, draw),
-        86..94 => refusal(topic, draw),
+        REFUSED..94 => refusal(topic, draw),
         _ => lie(topic, draw),
     }
 }
@@ -210,13 +231,29 @@ fn lateness_ms(site: &Site, message: &Message, draw: &mut Draw) -> u64 {
 }
 
 /// The process stands still right before it hears what it has read. What it reads then is old; what it goes on to do
-/// must not be. (Calls that change something are held up on their way, within what the world's wallet can bear.)
-fn heard_late(topic: Topic, draw: &mut Draw) -> Option<FarTrouble> {
-    let after_ms = draw.spread(100, 600_000);
-    match topic {
-        Topic::Query | Topic::QueryRefund | Topic::Fact => Some(FarTrouble::HeardLate { after_ms }),
-        _ => None,
-    }
+/// must not be. (Calls that change something are held up on their way, within what the world's wallet can bear.) Any
+/// time, or, as often, just until the time when something becomes final.
+fn heard_late(site: &Site, message: &Message, draw: &mut Draw) -> Option<FarTrouble> {
+    let any_ms = draw.spread(100, MAX_HEARD_LATE_MS);
+    let (aimed, past_ms) = (draw.chance(500), draw.spread(1, 10_000));
+    let (flow, wait_ms) = match message {
+        Message::Query(number) => (
+            site.store.flows().into_iter().find(|flow| flow.trade_order_no == *number),
+            site.plan.wallet_rules.in_flight_grace_ms,
+        ),
+        Message::Fact(target) => (
+            site.store.flows().into_iter().rfind(|flow| flow.target == *target),
+            site.plan.business_rules.settle_margin_ms,
+        ),
+        Message::QueryRefund(_) => (None, 0),
+        Message::Debit(_) | Message::Close(_) | Message::Refund(_) | Message::Execute(_) => return None,
+    };
+    site.time.sync();
+    let left_ms = flow.map(|flow| (flow.deadline - site.time.database.now()).num_milliseconds());
+    let final_ms =
+        left_ms.and_then(|ms| u64::try_from(ms).ok()).filter(|_| aimed).map(|ms| ms + wait_ms + past_ms);
+    let after_ms = final_ms.filter(|ms| *ms <= MAX_HEARD_LATE_MS).unwrap_or(any_ms);
+    Some(FarTrouble::HeardLate { after_ms })
 }
 
 /// PROCESSING. A read only claims not to know.

@@ -27,6 +27,8 @@ pub(crate) struct Plan {
     pub(crate) business_skew_ms: i64,
     /// Calls of the far side that go wrong, of 1000.
     pub(crate) far_trouble: u32,
+    /// What goes wrong more often than anything else.
+    pub(crate) bias: Option<Bias>,
     /// Statements that go wrong, of 1000.
     pub(crate) store_trouble: u32,
     /// Calls and statements at which the process dies, of 1000.
@@ -48,6 +50,17 @@ pub(crate) struct Plan {
     pub(crate) acts: Vec<Act>,
     /// Whether people release what the system held, once all is calm.
     pub(crate) people_release: bool,
+}
+
+/// What a world is prone to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bias {
+    /// Messages that arrive late.
+    Late,
+    /// Answers that are old when they are heard.
+    OldAnswers,
+    /// Refusals, and messages that arrive late.
+    Refusals,
 }
 
 /// A client: one user application's thread of requests for one target.
@@ -149,6 +162,7 @@ impl Plan {
             wallet_skew_ms: skew(draw, in_flight_grace_ms.min(5_000) - 500),
             business_skew_ms: skew(draw, settle_margin_ms - 500),
             far_trouble,
+            bias: draw.pick(&[None, None, Some(Bias::Late), Some(Bias::OldAnswers), Some(Bias::Refusals)]),
             store_trouble,
             crashes,
             longest_latency_ms,
@@ -158,7 +172,7 @@ impl Plan {
             first_due_in_ms: draw.pick(&[0, 1_000, 15_000]),
             call_budget_ms: draw.pick(&[0, 1_000, 10_000]),
             timer_bound_ms: draw.pick(&[0, 10_000, 600_000]),
-            longest_deadline_ms: draw.pick(&[500, 5_000, 30_000, 120_000, 600_000]),
+            longest_deadline_ms: draw.pick(&[500, 3_000, 10_000, 60_000, 600_000]),
             clients: Vec::new(),
             upheavals: Vec::new(),
             acts: Vec::new(),
