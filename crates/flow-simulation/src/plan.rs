@@ -132,7 +132,9 @@ impl Plan {
         let draw = &mut dice.draw(Topic::World, 0);
         let scanners = 1 + u8::from(draw.chance(600));
         let storm_ms = draw.spread(5_000, 600_000);
-        let far_trouble = draw.pick(&[0, 20, 100, 100, 200, 350]);
+        let bias = draw.pick(&[None, None, Some(Bias::Late), Some(Bias::OldAnswers), Some(Bias::Refusals)]);
+        let (unbiased, biased) = (draw.pick(&[0, 20, 100, 200, 350]), draw.pick(&[200, 400, 600]));
+        let far_trouble = if bias.is_some() { biased } else { unbiased };
         let store_trouble = draw.pick(&[0, 10, 30, 80]);
         let crashes = draw.pick(&[0, 0, 3, 10, 25]);
         let (can_close, wallet_honours_not_after) =
@@ -162,7 +164,7 @@ impl Plan {
             wallet_skew_ms: skew(draw, in_flight_grace_ms.min(5_000) - 500),
             business_skew_ms: skew(draw, settle_margin_ms - 500),
             far_trouble,
-            bias: draw.pick(&[None, None, Some(Bias::Late), Some(Bias::OldAnswers), Some(Bias::Refusals)]),
+            bias,
             store_trouble,
             crashes,
             longest_latency_ms,
