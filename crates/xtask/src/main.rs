@@ -21,6 +21,8 @@ enum Command {
     Demo(commands::demo::Arguments),
     /// Measure the product beside references on the same machine.
     Bench(commands::bench::Arguments),
+    /// Pay at full load while calls go wrong and processes are killed, for as long as asked; then check everything.
+    Soak(commands::soak::Arguments),
     /// Start a private database server, print its URL and keep it until Ctrl-C.
     Db(commands::db::Arguments),
     /// Provide both database servers, build, and run every test there is.
@@ -34,6 +36,7 @@ async fn main() -> ExitCode {
     let ended = match Arguments::parse().command {
         Command::Demo(arguments) => commands::demo::run(arguments).await,
         Command::Bench(arguments) => commands::bench::run(arguments).await,
+        Command::Soak(arguments) => commands::soak::run(arguments).await,
         Command::Db(arguments) => commands::db::run(arguments).await,
         Command::Test(arguments) => commands::test::run(arguments).await,
         Command::Sqlx(arguments) => commands::sqlx::run(arguments).await,

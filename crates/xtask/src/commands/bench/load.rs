@@ -198,7 +198,8 @@ impl BareLoop {
 impl Worker for BareLoop {
     async fn once(&mut self) -> anyhow::Result<()> {
         let id = i64::try_from(self.ids.fetch_add(1, Ordering::Relaxed))?;
-        let user = 1 + id % 1_000_000;
+        // Other users than the API's payments have: the simulator knows both.
+        let user = 5_000_001 + id % 1_000_000;
         let key = format!("bench-{id}");
         self.look_up(user, &key).await?;
         self.create(id, user, &key).await?;
