@@ -4,5 +4,6 @@
 pub(crate) mod bench;
 pub(crate) mod db;
 pub(crate) mod demo;
+pub(crate) mod model;
 pub(crate) mod sqlx;
 pub(crate) mod test;
