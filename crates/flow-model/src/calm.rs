@@ -8,12 +8,10 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 
-use flow_testkit::ledger_check::Invariant;
-
 use crate::far_side::Course;
-use crate::model::PaymentModel;
+use crate::model::{PaymentModel, Step};
 use crate::process::{Asking, Writing};
-use crate::promises::Broken;
+use crate::promises::{Broken, Promise};
 use crate::state::{Attempt, ChargeRecord, Client, Process, RefundRecord, Snapshot};
 
 /// Rounds of the scanner, over all moments, that must be enough.
@@ -31,91 +29,116 @@ impl Memo {
     }
 }
 
+/// The steps that the calm took, with the states they were taken in.
+type Told = Vec<(Snapshot, Option<Step>)>;
+
 impl PaymentModel {
     pub(crate) fn broken_in_the_calm(&self, from: &Snapshot) -> Option<Broken> {
-        let mut state = from.clone();
-        state.faults_left = 0;
-        state.requests_left = 0;
-        state.cancel_left = false;
-        if !self.finish_what_began(&mut state) {
-            return Some(Broken { invariant: Invariant::Settled, seen: "what was begun never ends" });
+        let mut state = without_faults(from);
+        if let Some(broken) = self.finish_what_began(&mut state, None) {
+            return Some(broken);
         }
         state.normalise(true);
         if let Some(known) = self.memo.lock().get(&state) {
             return *known;
         }
-        let found = self.bring_to_rest(state.clone());
+        let found = self.bring_to_rest(&mut state.clone(), None);
         self.memo.lock().insert(state, found);
         found
     }
 
-    fn bring_to_rest(&self, mut state: Snapshot) -> Option<Broken> {
+    /// What happens in the calm after this state, for a story: until a promise breaks or everything rests.
+    pub(crate) fn calm_after(&self, from: &Snapshot) -> Told {
+        let mut told = Vec::new();
+        let mut state = without_faults(from);
+        if self.finish_what_began(&mut state, Some(&mut told)).is_none() {
+            let _ = self.bring_to_rest(&mut state, Some(&mut told));
+        }
+        told.push((state, None));
+        let broken = told.iter().position(|(state, _)| self.broken_now(state).is_some());
+        told.truncate(broken.map_or(told.len(), |index| index + 1));
+        told
+    }
+
+    fn bring_to_rest(&self, state: &mut Snapshot, mut told: Option<&mut Told>) -> Option<Broken> {
         for _ in 0..MAX_ROUNDS {
             let open = |attempt: &Attempt| state.rows[attempt.index()].is_some_and(|row| !row.rests());
             let open: Vec<Attempt> = Attempt::ALL.into_iter().filter(open).collect();
             if open.is_empty() {
-                return self.broken_at_rest(&state);
+                return self.broken_at_rest(state);
             }
             let before = state.clone();
             for attempt in open {
-                self.load(&mut state, 0, attempt);
-                if !self.finish_what_began(&mut state) {
-                    return Some(Broken { invariant: Invariant::Settled, seen: "a call never ends" });
+                self.tell(state, Step::Load { who: 0, attempt }, told.as_deref_mut());
+                if let Some(broken) = self.finish_what_began(state, told.as_deref_mut()) {
+                    return Some(broken);
                 }
             }
-            if state == before && !self.let_time_pass(&mut state) {
-                return Some(Broken {
-                    invariant: Invariant::Settled,
-                    seen: "nothing goes wrong any more, and a row is neither terminal nor held in the end",
-                });
+            if *state == before {
+                let Some(step) = self.passing_of_time(state) else {
+                    return rest_is_broken(
+                        "nothing goes wrong any more, and a row is neither terminal nor held",
+                    );
+                };
+                self.tell(state, step, told.as_deref_mut());
             }
         }
-        Some(Broken { invariant: Invariant::Settled, seen: "a row goes round in circles" })
+        rest_is_broken("a row goes round in circles")
     }
 
-    fn let_time_pass(&self, state: &mut Snapshot) -> bool {
-        if let Some(deadline) = self.next_business_deadline(state) {
-            state.business_passed = Some(deadline);
-            return true;
-        }
-        match self.next_moment(state) {
-            Some(moment) => {
-                state.now = moment;
-                true
-            }
-            None => false,
-        }
+    fn passing_of_time(&self, state: &Snapshot) -> Option<Step> {
+        let business = self.next_business_deadline(state).map(|_| Step::BusinessClock);
+        business.or_else(|| self.next_moment(state).map(|_| Step::Clock))
     }
 
-    /// Until every process knows nothing and nothing is under way; whether it came to that.
-    fn finish_what_began(&self, state: &mut Snapshot) -> bool {
+    /// Until every process knows nothing and nothing is under way.
+    fn finish_what_began(&self, state: &mut Snapshot, mut told: Option<&mut Told>) -> Option<Broken> {
         for _ in 0..MAX_STEPS {
-            if !state.network.is_empty() {
-                self.arrive(state, 0, Course::Normal, false);
-            } else if let Some(who) = state.processes.iter().position(|process| *process != Process::Idle) {
-                match state.processes[who] {
-                    Process::Idle => {}
-                    Process::Acting { .. } => self.act(state, who, Asking::Well),
-                    Process::Waiting { .. } => self.serve(state, who, Course::Normal, false),
-                    Process::Answered { .. } => self.hear(state, who, Writing::Well),
-                }
-            } else if let Some(who) = state.clients.iter().position(|client| *client != Client::Idle) {
-                self.insert(state, who);
-            } else if !self.let_the_wallet_decide(state) {
-                return true;
-            }
+            let step = self.finishing_step(state)?;
+            self.tell(state, step, told.as_deref_mut());
         }
-        false
+        rest_is_broken("what was begun never ends")
     }
 
-    fn let_the_wallet_decide(&self, state: &mut Snapshot) -> bool {
-        let pending = |attempt: &Attempt| {
+    fn finishing_step(&self, state: &Snapshot) -> Option<Step> {
+        if !state.network.is_empty() {
+            return Some(Step::Arrive { message: 0, course: Course::Normal, twice: false });
+        }
+        if let Some(who) = state.processes.iter().position(|process| *process != Process::Idle) {
+            return match state.processes[who] {
+                Process::Idle => None,
+                Process::Acting { .. } => Some(Step::Act { who, asking: Asking::Well }),
+                Process::Waiting { .. } => Some(Step::Serve { who, course: Course::Normal, twice: false }),
+                Process::Answered { .. } => Some(Step::Hear { who, writing: Writing::Well }),
+            };
+        }
+        if let Some(who) = state.clients.iter().position(|client| *client != Client::Idle) {
+            return Some(Step::Insert { who });
+        }
+        Attempt::ALL.into_iter().find_map(|attempt| {
             let books = state.books[attempt.index()];
-            books.charge.contains(&ChargeRecord::Pending) || books.refund.contains(&RefundRecord::Pending)
-        };
-        let Some(attempt) = Attempt::ALL.into_iter().find(pending) else { return false };
-        self.settle_charge(state, attempt, true);
-        self.settle_refund(state, attempt, true);
-        true
+            if books.charge.contains(&ChargeRecord::Pending) {
+                Some(Step::SettleCharge { attempt, charged: true })
+            } else if books.refund.contains(&RefundRecord::Pending) {
+                Some(Step::SettleRefund { attempt, paid: true })
+            } else {
+                None
+            }
+        })
     }
+
+    fn tell(&self, state: &mut Snapshot, step: Step, told: Option<&mut Told>) {
+        if let Some(told) = told {
+            told.push((state.clone(), Some(step)));
+        }
+        self.take(state, step);
+    }
+}
+
+fn without_faults(state: &Snapshot) -> Snapshot {
+    Snapshot { faults_left: 0, requests_left: 0, cancel_left: false, ..state.clone() }
+}
+
+fn rest_is_broken(seen: &'static str) -> Option<Broken> {
+    Some(Broken { promise: Promise::Rest, seen })
 }

@@ -9,7 +9,7 @@ use flow_testkit::mutants::{Mutant, Subject};
 use stateright::{Checker as _, HasDiscoveries, Model as _};
 
 use crate::model::PaymentModel;
-use crate::promises::Broken;
+use crate::promises::{Broken, Watch};
 use crate::story;
 use crate::world::World;
 use crate::worlds;
@@ -41,6 +41,8 @@ pub struct CounterExample {
     pub promise: Broken,
     /// How it comes to that, a line per step.
     pub story: Vec<String>,
+    /// What happens after that though nothing goes wrong any more, if the promise is broken only then.
+    pub calm: Vec<String>,
 }
 
 /// A mutant that was found, or not.
@@ -54,23 +56,30 @@ pub struct Hunted {
     pub explored: Explored,
 }
 
-/// Visits every state of a world with the shipped code, on so many threads.
-pub fn explore(world: &World, threads: usize, progress: &mut dyn FnMut(usize)) -> Explored {
-    run(world, Subject::SHIPPED, threads, progress)
+/// Visits every state of a world with the shipped code.
+pub fn explore(world: &World, progress: &mut dyn FnMut(usize)) -> Explored {
+    run(world, Subject::SHIPPED, Watch::Everything, progress)
 }
 
 /// Looks for a mutant in the world that it is most at home in. The counter-example is one of the shortest there.
 pub fn hunt(mutant: Mutant, progress: &mut dyn FnMut(usize)) -> Hunted {
     let world = worlds::home_of(mutant);
-    // One thread, so that the search is strictly breadth-first.
-    let explored = run(&world, Subject::with(mutant), 1, progress);
+    let subject = Subject::with(mutant);
+    // A promise that is broken in a state is plainer than a bad end.
+    let mut explored = run(&world, subject, Watch::Numbered, progress);
+    if explored.broken.is_none() {
+        explored = run(&world, subject, Watch::Everything, progress);
+    }
     Hunted { mutant, world: world.name, explored }
 }
 
-fn run(world: &World, subject: Subject, threads: usize, progress: &mut dyn FnMut(usize)) -> Explored {
+/// One thread for one world, so that the search is strictly breadth-first: depths are exact, and the first broken promise
+/// that is met is one of the nearest.
+fn run(world: &World, subject: Subject, watch: Watch, progress: &mut dyn FnMut(usize)) -> Explored {
+    // A story wants to tell processes apart, an exploration does not.
     let interchangeable = subject == Subject::SHIPPED;
-    let model = PaymentModel::new(world.clone(), subject, interchangeable);
-    let checker = model.checker().threads(threads).finish_when(HasDiscoveries::Any).spawn_bfs();
+    let model = PaymentModel::new(world.clone(), subject, watch, interchangeable);
+    let checker = model.checker().threads(1).finish_when(HasDiscoveries::Any).spawn_bfs();
     while !checker.is_done() {
         thread::sleep(LOOK_EVERY);
         progress(checker.unique_state_count());
@@ -79,7 +88,10 @@ fn run(world: &World, subject: Subject, threads: usize, progress: &mut dyn FnMut
     let broken = checker.discoveries().into_values().next().map(|path| {
         let model = checker.model();
         let promise = model.broken_promise(path.last_state()).expect("the search ends where one is broken");
-        CounterExample { promise, story: story::tell(model, &path.into_vec()) }
+        let calm = model.calm_after(path.last_state());
+        let told = story::tell(model, &path.into_vec());
+        let then = story::tell(model, &calm);
+        CounterExample { promise, story: told, calm: then }
     });
     Explored {
         unique_states: checker.unique_state_count(),

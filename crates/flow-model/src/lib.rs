@@ -11,6 +11,14 @@
 //! - [`model`]: these as a stateright model; [`promises`] and [`calm`]: what must hold.
 //! - [`world`], [`worlds`]: the configurations; [`hunt`]: runs them; [`story`]: tells a run.
 //!
+//! What is simplified, and why nothing is lost by it:
+//! - No retry schedule: a process may read any open row at any time. No budgets and breakers: a call may be refused.
+//! - No version numbers: a copy of a row is current or outdated ([`row`]). So worlds are finite without a limit on how
+//!   often anybody tries, and what is explored completely holds for ever.
+//! - An answer that is lost is a caller that gives up and a request that arrives all the same.
+//! - States are compared by 64-bit fingerprints, as stateright does: among some millions of states the chance that two
+//!   are taken for one is below one in a million.
+//!
 //! Nothing here knows a database, a network or a clock.
 
 pub mod answers;

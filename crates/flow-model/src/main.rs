@@ -1,12 +1,19 @@
 //! `flow-model`: explores every world, then looks for every mutant, and says what it saw. Parses, times and prints;
 //! what a world is and what must hold is the library's.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use flow_core::decide::Action;
+use flow_core::state::Edge;
 use flow_model::hunt::{self, CounterExample, Explored};
+use flow_model::world::World;
 use flow_model::worlds;
 use flow_testkit::mutants::Mutant;
 
@@ -29,16 +36,16 @@ struct Arguments {
     /// This mutant alone, with its shortest counter-example told in full.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["quick", "world"])]
     mutant: Option<String>,
-    /// Threads that explore one world [default: one per processor].
+    /// Worlds that are explored at a time [default: one per processor].
     #[arg(long)]
     threads: Option<usize>,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let threads = arguments.threads.unwrap_or_else(|| {
-        std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)
-    });
+    let threads = arguments
+        .threads
+        .unwrap_or_else(|| thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get));
     let ended = match (&arguments.mutant, &arguments.world) {
         (Some(name), _) => tell_mutant(name),
         (None, Some(name)) => explore_one(name, threads),
@@ -57,7 +64,9 @@ fn prove(quick: bool, threads: usize) -> Result<(), String> {
     let worlds = if quick { worlds::quick() } else { worlds::all() };
     let states = explore_all(&worlds, threads)?;
     if !quick && states < LEAST_STATES {
-        return Err(format!("only {states} unique states, at least {LEAST_STATES} are wanted: the worlds have shrunk"));
+        return Err(format!(
+            "only {states} unique states, at least {LEAST_STATES} are wanted: the worlds have shrunk"
+        ));
     }
     println!();
     hunt_all()
@@ -71,34 +80,75 @@ fn explore_one(name: &str, threads: usize) -> Result<(), String> {
     explore_all(&[world], threads).map(|_| ())
 }
 
-/// Explores and prints a table; the number of unique states over all of them.
-fn explore_all(worlds: &[flow_model::world::World], threads: usize) -> Result<usize, String> {
-    let (mut states, mut broken) = (0, 0);
-    let (mut edges, mut actions) = (Vec::new(), Vec::new());
+/// Explores as many worlds at a time as there are threads, and prints a table; the unique states over all of them.
+fn explore_all(worlds: &[World], threads: usize) -> Result<usize, String> {
     let watch = Stopwatch::start();
     print_world("world", "unique states", "depth", "seconds", "result");
-    for world in worlds {
-        let (explored, seconds) = timed(world.name, |say| hunt::explore(world, threads, say));
+    let (done, came) = mpsc::channel();
+    let next = AtomicUsize::new(0);
+    let mut totals = Totals::default();
+    thread::scope(|scope| {
+        for _ in 0..threads.clamp(1, worlds.len()) {
+            let (done, next) = (done.clone(), &next);
+            scope.spawn(move || {
+                while let Some(world) = worlds.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let (explored, seconds) = timed(world.name, |say| hunt::explore(world, say));
+                    // The receiver outlives the scope.
+                    let _ = done.send((world.name, explored, seconds));
+                }
+            });
+        }
+        drop(done);
+        let mut waiting = HashMap::new();
+        let mut names = worlds.iter().map(|world| world.name).peekable();
+        for (name, explored, seconds) in came {
+            waiting.insert(name, (explored, seconds));
+            // In the order of the list.
+            while let Some((name, (explored, seconds))) =
+                names.peek().and_then(|name| waiting.remove_entry(name))
+            {
+                names.next();
+                totals.add(name, &explored, &seconds);
+            }
+        }
+    });
+    print_world("all", grouped(totals.states), "", watch.seconds(), "");
+    println!(
+        "edges taken: {} of {}; kinds of action performed: {} of 8",
+        totals.edges.len(),
+        Edge::ALL.len(),
+        totals.actions.len(),
+    );
+    if totals.broken == 0 {
+        Ok(totals.states)
+    } else {
+        Err(format!("{} worlds break a promise", totals.broken))
+    }
+}
+
+#[derive(Default)]
+struct Totals {
+    states: usize,
+    broken: usize,
+    edges: HashSet<Edge>,
+    actions: HashSet<Action>,
+}
+
+impl Totals {
+    fn add(&mut self, name: &str, explored: &Explored, seconds: &str) {
         let result = match &explored.broken {
             None => "explored completely, every promise kept".to_owned(),
             Some(example) => format!("BROKEN {}", example.promise),
         };
-        print_world(world.name, grouped(explored.unique_states), explored.depth, seconds, result);
+        print_world(name, grouped(explored.unique_states), explored.depth, seconds, result);
         if let Some(example) = &explored.broken {
-            broken += 1;
+            self.broken += 1;
             tell(example);
         }
-        states += explored.unique_states;
-        edges.extend(explored.edges);
-        actions.extend(explored.actions);
+        self.states += explored.unique_states;
+        self.edges.extend(explored.edges.iter().copied());
+        self.actions.extend(explored.actions.iter().copied());
     }
-    print_world("all", grouped(states), "", watch.seconds(), "");
-    edges.sort_by_key(|edge| *edge as u8);
-    edges.dedup();
-    actions.sort_by_key(|action| *action as u8);
-    actions.dedup();
-    println!("edges taken: {} of 6; downstream actions and writes performed: {} of 8", edges.len(), actions.len());
-    if broken == 0 { Ok(states) } else { Err(format!("{broken} worlds break a promise")) }
 }
 
 fn hunt_all() -> Result<(), String> {
@@ -145,6 +195,10 @@ fn tell_mutant(name: &str) -> Result<(), String> {
 fn tell(example: &CounterExample) {
     for (number, line) in example.story.iter().enumerate() {
         println!("  {:>2}. {line}", number + 1);
+    }
+    for (number, line) in example.calm.iter().enumerate() {
+        let heading = if number == 0 { "from here on nothing goes wrong any more: " } else { "" };
+        println!("  {:>2}. {heading}{line}", example.story.len() + number + 1);
     }
     println!("      {}", example.promise);
 }

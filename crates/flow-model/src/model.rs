@@ -14,6 +14,7 @@ use stateright::{Model, Property};
 use crate::calm::Memo;
 use crate::far_side::Course;
 use crate::process::{Asking, Writing};
+use crate::promises::Watch;
 use crate::row::{CURRENT, OUTDATED, Row};
 use crate::state::{Attempt, ChargeRecord, Client, Process, RefundRecord, Seat, Snapshot};
 use crate::time::{Deadline, Moment};
@@ -132,6 +133,8 @@ pub struct PaymentModel {
     pub subject: Subject,
     /// What decisions go by.
     pub rules: Rules,
+    /// What is looked for.
+    pub watch: Watch,
     /// Whether processes that are in each other's place are one state. Off where a story is told.
     pub interchangeable: bool,
     pub(crate) memo: Memo,
@@ -142,7 +145,7 @@ pub struct PaymentModel {
 
 impl PaymentModel {
     /// The model of a world.
-    pub fn new(world: World, subject: Subject, interchangeable: bool) -> PaymentModel {
+    pub fn new(world: World, subject: Subject, watch: Watch, interchangeable: bool) -> PaymentModel {
         let rules = world.rules();
         let base = Attempt::ALL.map(|attempt| base_flow(&world, attempt));
         let requests = Attempt::ALL.map(|attempt| samples::request(1, world.deadline(attempt).moment().at()));
@@ -151,6 +154,7 @@ impl PaymentModel {
             world,
             subject,
             rules,
+            watch,
             interchangeable,
             memo,
             base,
@@ -216,31 +220,30 @@ impl PaymentModel {
         ALL.into_iter().filter(|action| seen & (1 << (*action as u64)) != 0).collect()
     }
 
-    /// Where a step leads; `None` if it changes nothing or is not possible.
-    pub fn step(&self, before: &Snapshot, step: Step) -> Option<Snapshot> {
-        let mut state = before.clone();
+    /// Takes a step that is possible.
+    pub(crate) fn take(&self, state: &mut Snapshot, step: Step) {
         match step {
-            Step::Load { who, attempt } => self.load(&mut state, who, attempt),
-            Step::Act { who, asking } => self.act(&mut state, who, asking),
-            Step::Serve { who, course, twice } => self.serve(&mut state, who, course, twice),
-            Step::GiveUp { who } => self.give_up(&mut state, who),
-            Step::Hear { who, writing } => self.hear(&mut state, who, writing),
-            Step::Crash { who } => self.crash(&mut state, who),
-            Step::Arrive { message, course, twice } => self.arrive(&mut state, message, course, twice),
+            Step::Load { who, attempt } => self.load(state, who, attempt),
+            Step::Act { who, asking } => self.act(state, who, asking),
+            Step::Serve { who, course, twice } => self.serve(state, who, course, twice),
+            Step::GiveUp { who } => self.give_up(state, who),
+            Step::Hear { who, writing } => self.hear(state, who, writing),
+            Step::Crash { who } => self.crash(state, who),
+            Step::Arrive { message, course, twice } => self.arrive(state, message, course, twice),
             Step::Vanish { message } => drop(state.network.remove(message)),
-            Step::SettleCharge { attempt, charged } => self.settle_charge(&mut state, attempt, charged),
-            Step::SettleRefund { attempt, paid } => self.settle_refund(&mut state, attempt, paid),
-            Step::Ask { who } => self.ask(&mut state, who),
-            Step::Insert { who } => self.insert(&mut state, who),
-            Step::Cancel { attempt } => self.cancel(&mut state, attempt),
-            Step::Hold { attempt } => self.hold(&mut state, attempt),
-            Step::Release { attempt } => self.release(&mut state, attempt),
-            Step::Rival => self.rival(&mut state),
-            Step::Clock => state.now = self.next_moment(before)?,
-            Step::BusinessClock => state.business_passed = Some(self.next_business_deadline(before)?),
+            Step::SettleCharge { attempt, charged } => self.settle_charge(state, attempt, charged),
+            Step::SettleRefund { attempt, paid } => self.settle_refund(state, attempt, paid),
+            Step::Ask { who } => self.ask(state, who),
+            Step::Insert { who } => self.insert(state, who),
+            Step::Cancel { attempt } => self.cancel(state, attempt),
+            Step::Hold { attempt } => self.hold(state, attempt),
+            Step::Release { attempt } => self.release(state, attempt),
+            Step::Rival => self.rival(state),
+            Step::Clock => state.now = self.next_moment(state).unwrap_or(state.now),
+            Step::BusinessClock => {
+                state.business_passed = self.next_business_deadline(state).or(state.business_passed);
+            }
         }
-        state.normalise(self.interchangeable);
-        (&state != before).then_some(state)
     }
 
     /// When the database's clock may move on, and where to.
@@ -369,7 +372,10 @@ impl Model for PaymentModel {
     }
 
     fn next_state(&self, before: &Snapshot, step: Step) -> Option<Snapshot> {
-        self.step(before, step)
+        let mut state = before.clone();
+        self.take(&mut state, step);
+        state.normalise(self.interchangeable);
+        (&state != before).then_some(state)
     }
 
     /// One property alone: only so does the breadth-first search end with the shortest story.

@@ -128,15 +128,16 @@ impl PaymentModel {
             | Action::ExecuteThenReadFact
             | Action::ReadFact
             | Action::Refund
-            | Action::QueryRefund => Process::Acting { seat, action, follows: false, executed: None },
+            | Action::QueryRefund => Process::Acting { seat, action, after: None, executed: None },
         }
     }
 
     pub(crate) fn act(&self, state: &mut Snapshot, who: usize, asking: Asking) {
-        let Process::Acting { seat, action, follows, executed } = state.processes[who] else { return };
+        let Process::Acting { seat, action, after, executed } = state.processes[who] else { return };
         self.cover_action(action);
         let flow = self.flow_of(&seat);
-        let asked = state.now;
+        // A step's answers are judged by the time before its first question.
+        let asked = after.unwrap_or(state.now);
         let silence = match asking {
             Asking::Well | Asking::Contradicts => None,
             Asking::Lost => Some(Silence::Unknown),
@@ -145,14 +146,14 @@ impl PaymentModel {
         if asking != Asking::Well {
             state.faults_left -= 1;
         }
-        if self.subject.presumed(&flow, action, &self.rules, asked.at()).is_some() {
+        if self.subject.presumed(&flow, action, &self.rules, state.now.at()).is_some() {
             let heard = Heard::Business { executed, fact: Fact::Is(crate::state::Owner::Nobody) };
             state.processes[who] = Process::Answered { seat, heard, asked };
             return;
         }
         let send = |call| {
-            let invented = self.is_invented(&flow, call, follows);
-            Process::Waiting { seat, message: Message { call, attempt: seat.attempt, invented } }
+            let invented = self.is_invented(&flow, call, after.is_some());
+            Process::Waiting { seat, message: Message { call, attempt: seat.attempt, invented }, asked }
         };
         let answered = |heard| Process::Answered { seat, heard, asked };
         state.processes[who] = match (action, silence) {
@@ -165,7 +166,7 @@ impl PaymentModel {
             (Action::ExecuteThenReadFact, None) => send(Call::Execute(self.not_after(&flow, seat.attempt))),
             (Action::ExecuteThenReadFact, Some(silence)) => {
                 let executed = Some(Execute::None(silence));
-                Process::Acting { seat, action: Action::ReadFact, follows, executed }
+                Process::Acting { seat, action: Action::ReadFact, after, executed }
             }
             (Action::QueryCharge, None) => answered(Heard::ChargeQuery(self.query(state, seat.attempt))),
             (Action::QueryCharge, Some(silence)) => answered(Heard::ChargeQuery(Charge::None(silence))),
@@ -211,17 +212,17 @@ impl PaymentModel {
         course: crate::far_side::Course,
         twice: bool,
     ) {
-        let Process::Waiting { seat, message } = state.processes[who] else { return };
+        let Process::Waiting { seat, message, asked } = state.processes[who] else { return };
         if twice {
             state.network.push(message);
             state.faults_left -= 1;
         }
         let answer = self.carry_out(state, message, course);
-        state.processes[who] = back(seat, answer, state.now);
+        state.processes[who] = back(seat, answer, asked);
     }
 
     pub(crate) fn give_up(&self, state: &mut Snapshot, who: usize) {
-        let Process::Waiting { seat, message } = state.processes[who] else { return };
+        let Process::Waiting { seat, message, asked } = state.processes[who] else { return };
         state.network.push(message);
         state.faults_left -= 1;
         let answer = match message.call {
@@ -230,7 +231,7 @@ impl PaymentModel {
             Call::Execute(_) => Answer::Execute(Execute::None(Silence::Unknown)),
             Call::Refund => Answer::Refund(Refund::None(Silence::Unknown)),
         };
-        state.processes[who] = back(seat, answer, state.now);
+        state.processes[who] = back(seat, answer, asked);
     }
 
     pub(crate) fn crash(&self, state: &mut Snapshot, who: usize) {
@@ -262,7 +263,7 @@ impl PaymentModel {
                 return;
             }
             Decision::Follow(action) => {
-                state.processes[who] = Process::Acting { seat, action, follows: true, executed: None };
+                state.processes[who] = Process::Acting { seat, action, after: Some(asked), executed: None };
                 return;
             }
             Decision::Reload => {
@@ -421,7 +422,7 @@ fn back(seat: Seat, answer: Answer, asked: Moment) -> Process {
         Answer::Close(answer) => answered(Heard::Close(answer)),
         Answer::Refund(answer) => answered(Heard::Refund(answer)),
         Answer::Execute(answer) => {
-            Process::Acting { seat, action: Action::ReadFact, follows: false, executed: Some(answer) }
+            Process::Acting { seat, action: Action::ReadFact, after: None, executed: Some(answer) }
         }
     }
 }

@@ -137,8 +137,8 @@ pub enum Process {
         seat: Seat,
         /// This.
         action: Action,
-        /// After a query that called for it.
-        follows: bool,
+        /// When the query was asked whose answer called for it, if it follows one.
+        after: Option<Moment>,
         /// What the execution answered, when the fact is read after one.
         executed: Option<Execute>,
     },
@@ -148,6 +148,8 @@ pub enum Process {
         seat: Seat,
         /// This one.
         message: Message,
+        /// When it was sent.
+        asked: Moment,
     },
     /// The answer is on its way back.
     Answered {

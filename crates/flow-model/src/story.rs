@@ -156,7 +156,7 @@ impl Told<'_> {
 
     fn unwritten(&self, who: usize, seat: Seat) -> String {
         match &self.after.processes[who] {
-            Process::Acting { follows: true, .. } => "writes nothing".to_owned(),
+            Process::Acting { after: Some(_), .. } => "writes nothing".to_owned(),
             Process::Idle | Process::Acting { .. } | Process::Waiting { .. } | Process::Answered { .. } => {
                 let lost = !seat.current;
                 if lost { "loses its write, the row has changed" } else { "leaves it for later" }.to_owned()

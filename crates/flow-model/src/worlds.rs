@@ -157,7 +157,32 @@ pub fn quick() -> Vec<World> {
 
 /// All of them.
 pub fn all() -> Vec<World> {
-    quick()
+    let larger = [
+        World { name: "alone-4", faults: 4, cancel: true, ..ALONE },
+        World { name: "network-2", faults: 2, cancel: true, ..NETWORK_ONCE },
+        World { name: "storm-2", faults: 2, cancel: true, kinds: EVERYTHING, ..NETWORK_ONCE },
+        World { name: "no-close-2", faults: 2, cancel: true, ..NO_CLOSE },
+        World { name: "promised-only", closing: Closing::PromisedOnly, cancel: true, ..NO_CLOSE },
+        World { name: "three", processes: 3, ..CANCEL },
+        World { name: "three-network", processes: 3, ..NETWORK_ONCE },
+        World { name: "three-no-close", processes: 3, ..NO_CLOSE },
+        World { name: "poor-network", faults: 1, kinds: NETWORK, cancel: true, ..POOR },
+        World { name: "failing", failing: true, faults: 2, kinds: EVERYTHING, ..CALM },
+        World { name: "deferred-2", faults: 2, ..DEFERRED },
+        World { name: "outage-2", faults: 2, cancel: true, ..OUTAGE },
+        World {
+            name: "rival-network",
+            faults: 2,
+            kinds: &[Fault::Rival, Fault::TimedOut, Fault::Twice, Fault::Crash],
+            ..RIVAL
+        },
+        World { name: "people-2", faults: 2, ..PEOPLE },
+        World { name: "clients-network", processes: 2, faults: 1, kinds: NETWORK, ..CLIENTS },
+        World { name: "second-2", processes: 2, cancel: true, ..SECOND_CHANCE },
+    ];
+    let mut worlds = quick();
+    worlds.extend(larger);
+    worlds
 }
 
 /// The world of this name.
