@@ -21,7 +21,7 @@ use flow_testkit::mutants::Mutant;
 const LEAST_STATES: usize = 1_000_000;
 
 /// How often a running search says how far it is.
-const SAY_EVERY: Duration = Duration::from_secs(2);
+const SAY_EVERY: Duration = Duration::from_secs(10);
 
 /// Visits every state of small worlds with the shipped decisions, and shows that every deliberate fault is noticed.
 #[derive(Debug, Parser)]
@@ -237,7 +237,7 @@ fn grouped(number: usize) -> String {
     text
 }
 
-/// Runs a search that says every two seconds how far it is; with the seconds that it took.
+/// Runs a search that says now and then how far it is; with the seconds that it took.
 fn timed<T>(name: &str, search: impl FnOnce(&mut dyn FnMut(usize)) -> T) -> (T, String) {
     let watch = Stopwatch::start();
     let mut said = Duration::ZERO;
