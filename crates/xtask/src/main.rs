@@ -27,6 +27,8 @@ enum Command {
     Db(commands::db::Arguments),
     /// Provide both database servers, build, and run every test there is.
     Test(commands::test::Arguments),
+    /// Visit every state of small worlds, and show that every deliberate fault is noticed.
+    Model(commands::model::Arguments),
     /// Bring the committed query metadata (.sqlx) up to date, or check that it is.
     Sqlx(commands::sqlx::Arguments),
 }
@@ -39,6 +41,7 @@ async fn main() -> ExitCode {
         Command::Soak(arguments) => commands::soak::run(arguments).await,
         Command::Db(arguments) => commands::db::run(arguments).await,
         Command::Test(arguments) => commands::test::run(arguments).await,
+        Command::Model(arguments) => commands::model::run(arguments).await,
         Command::Sqlx(arguments) => commands::sqlx::run(arguments).await,
     };
     match ended {
