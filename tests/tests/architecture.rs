@@ -20,6 +20,12 @@ const MAY_KNOW: [(&str, &[&str], &[&str]); 11] = [
     ("flow-adapters", &["flow-core", "flow-config"], &["flow-testkit", "pay-sim"]),
     ("flow-testkit", &["flow-core", "pay-sim"], &[]),
     ("flow-model", &["flow-core", "flow-testkit"], &[]),
+    // Drives the shipped entrances of both binaries, through their libraries, over fakes; nothing depends on it.
+    (
+        "flow-simulation",
+        &["flow-core", "flow-adapters", "flow-testkit", "pay-api", "pay-scanner", "pay-sim"],
+        &["flow-simulation"],
+    ),
     ("pay-runtime", &["flow-core", "flow-config", "flow-adapters"], &["flow-testkit"]),
     ("pay-api", &["flow-core", "flow-config", "flow-adapters", "pay-runtime"], &["flow-testkit"]),
     ("pay-scanner", &["flow-core", "flow-config", "flow-adapters", "pay-runtime"], &["flow-testkit"]),
@@ -68,7 +74,7 @@ const CORE_RULES: [(&[&str], &[&str]); 5] = [
     ),
     // What takes requests and what advances flows know ports, not what is behind them.
     (&["create", "advance", "ports"], &["sqlx", "axum", "hyper", "reqwest", "MySqlStore", "crate::store"]),
-    (&["create", "ports"], &["tokio", "crate::advance", "crate::downstream"]),
+    (&["create", "ports", "decisions"], &["tokio", "crate::advance", "crate::downstream"]),
     (&["advance"], &["axum", "tokio"]),
     (&["downstream", "store"], &["axum", "hyper", "reqwest", "crate::advance", "crate::create"]),
 ];

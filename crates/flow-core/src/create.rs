@@ -5,6 +5,7 @@
 
 use chrono::{DateTime, Utc};
 
+use crate::decisions;
 use crate::flow::Flow;
 use crate::ids::{AttemptNo, CallerId, DownstreamName, Fingerprint, FlowId, IdempotencyKey, Target, TraceId};
 use crate::money::Money;
@@ -153,7 +154,7 @@ pub async fn create(store: &dyn FlowStore, request: &PaymentRequest) -> Result<T
     for _ in 0..MAX_LOOKUPS {
         let looked_up = store.look_up(&request.caller, &request.key, &request.target).await;
         let Seen { value: known, now } = looked_up.map_err(|error| doubt.colour(error))?;
-        match judge(request, &known, now) {
+        match decisions::judge(request, &known, now) {
             Verdict::Replay(flow) => return Ok(Taken::Replayed(Seen { value: flow.clone(), now })),
             Verdict::Join(latest) => match store.bind_key(request.binding(latest.id)).await {
                 Ok(Bound::Bound) => return Ok(Taken::Joined(Seen { value: latest.clone(), now })),

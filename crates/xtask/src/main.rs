@@ -29,6 +29,8 @@ enum Command {
     Test(commands::test::Arguments),
     /// Visit every state of small worlds, and show that every deliberate fault is noticed.
     Model(commands::model::Arguments),
+    /// Simulate the whole service in virtual time, by seed.
+    Sim(commands::sim::Arguments),
     /// Bring the committed query metadata (.sqlx) up to date, or check that it is.
     Sqlx(commands::sqlx::Arguments),
 }
@@ -42,6 +44,7 @@ async fn main() -> ExitCode {
         Command::Db(arguments) => commands::db::run(arguments).await,
         Command::Test(arguments) => commands::test::run(arguments).await,
         Command::Model(arguments) => commands::model::run(arguments).await,
+        Command::Sim(arguments) => commands::sim::run(arguments).await,
         Command::Sqlx(arguments) => commands::sqlx::run(arguments).await,
     };
     match ended {
