@@ -9,6 +9,7 @@ use sqlx::{Connection as _, MySqlConnection};
 
 use super::connect::{Connector, Purpose};
 use super::errors::{Failure, not_connected};
+use crate::crash::{Spot, around};
 use crate::ports::{PartitionLease, StoreError};
 
 /// A lock on a connection of its own. Dropped without a release, it closes the connection, and the server frees the
@@ -38,12 +39,17 @@ pub(super) async fn try_lease(
         let limit = connector.statement_limit();
         let mut connection = connector.open(Purpose::Hold).await.map_err(|error| not_connected(&error))?;
         let taking = async {
-            let schema =
-                sqlx::query_scalar!("SELECT DATABASE() AS `schema!`").fetch_one(&mut connection).await?;
+            let schema = around!(
+                Spot::LeaseSchema,
+                sqlx::query_scalar!("SELECT DATABASE() AS `schema!`").fetch_one(&mut connection).await
+            )?;
             let name = lock_name(&schema, partition, partitions);
-            let got = sqlx::query_scalar!("SELECT CAST(GET_LOCK(?, 0) AS SIGNED) AS `got`", name)
-                .fetch_one(&mut connection)
-                .await?;
+            let got = around!(
+                Spot::LeaseTake,
+                sqlx::query_scalar!("SELECT CAST(GET_LOCK(?, 0) AS SIGNED) AS `got`", name)
+                    .fetch_one(&mut connection)
+                    .await
+            )?;
             Ok((name, got == Some(1)))
         };
         match tokio::time::timeout(limit, taking).await {
@@ -67,11 +73,17 @@ pub(super) async fn try_lease(
 impl PartitionLease for NamedLock {
     async fn still_held(&mut self) -> bool {
         let Some(mut connection) = self.connection.take() else { return false };
-        let asking = sqlx::query_scalar!(
-            "SELECT CAST(COALESCE(IS_USED_LOCK(?) = CONNECTION_ID(), 0) AS SIGNED) AS `held!`",
-            self.name
-        )
-        .fetch_one(&mut connection);
+        let asking = async {
+            around!(
+                Spot::LeaseConfirm,
+                sqlx::query_scalar!(
+                    "SELECT CAST(COALESCE(IS_USED_LOCK(?) = CONNECTION_ID(), 0) AS SIGNED) AS `held!`",
+                    self.name
+                )
+                .fetch_one(&mut connection)
+                .await
+            )
+        };
         match tokio::time::timeout(self.limit, asking).await {
             Ok(Ok(1)) => {
                 self.connection = Some(connection);
@@ -92,9 +104,12 @@ impl PartitionLease for NamedLock {
     async fn release(mut self: Box<Self>) {
         let Some(mut connection) = self.connection.take() else { return };
         let leaving = async {
-            sqlx::query_scalar!("SELECT CAST(RELEASE_LOCK(?) AS SIGNED) AS `released`", self.name)
-                .fetch_one(&mut connection)
-                .await?;
+            around!(
+                Spot::LeaseRelease,
+                sqlx::query_scalar!("SELECT CAST(RELEASE_LOCK(?) AS SIGNED) AS `released`", self.name)
+                    .fetch_one(&mut connection)
+                    .await
+            )?;
             connection.close().await
         };
         if !matches!(tokio::time::timeout(self.limit, leaving).await, Ok(Ok(()))) {
