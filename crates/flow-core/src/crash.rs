@@ -3,7 +3,8 @@
 //!
 //! Nothing of it is in a build without the feature `crash-points`, which is off by default. With it, a process reads at
 //! each point, from a file that an environment variable names, which point it is to die at. It dies by SIGKILL: no
-//! destructor runs, nothing is flushed, nobody is told. Knows neither statements nor calls, and decides nothing.
+//! destructor runs, nothing is flushed, nobody is told. It can also be made to wait at a point, so that others get ahead.
+//! Knows neither statements nor calls, and decides nothing.
 
 /// On which side of its statement or call a point lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -92,13 +93,18 @@ spots! {
     PoolSession = "start.pool_session", "Sets a connection of the read pool up.";
 }
 
-/// The result of `$work`, a statement or a call with its `.await`, between the two points of a spot.
+/// The result of `$work`, a statement or a call with its `.await`, between the two points of a spot. Without the feature,
+/// it is `$work`.
 macro_rules! around {
     ($spot:expr, $work:expr) => {{
         let spot: $crate::crash::Spot = $spot;
-        $crate::crash::reached(spot, $crate::crash::Side::Before);
+        #[cfg(feature = "crash-points")]
+        $crate::crash::reached(spot, $crate::crash::Side::Before).await;
         let done = $work;
-        $crate::crash::reached(spot, $crate::crash::Side::After);
+        #[cfg(feature = "crash-points")]
+        $crate::crash::reached(spot, $crate::crash::Side::After).await;
+        #[cfg(not(feature = "crash-points"))]
+        let _ = spot;
         done
     }};
 }
@@ -107,63 +113,78 @@ pub(crate) use around;
 #[cfg(feature = "crash-points")]
 pub(crate) use armed::reached;
 
-/// Nothing: this build has no crash points.
-#[cfg(not(feature = "crash-points"))]
-#[inline(always)]
-pub(crate) const fn reached(_spot: Spot, _side: Side) {}
-
 #[cfg(feature = "crash-points")]
 mod armed {
-    //! Dying when told to.
+    //! Dying, or pausing, when told to.
 
-    use std::io::Write as _;
-    use std::path::PathBuf;
+    use std::fs;
+    use std::path::{Path, PathBuf};
     use std::sync::{Mutex, OnceLock, PoisonError};
+    use std::time::Duration;
 
     use super::{Side, Spot};
 
-    /// Names the file that holds the order: the point's name, at which pass, and any word that tells this order from an
-    /// earlier one, e.g. `call.debit.after 1 case-7`. No file, no order. Passes are counted from the order on.
+    /// Names the file that holds the order. Its first line is what to die of: the point's name, at which pass, and any
+    /// word that tells this order from an earlier one, e.g. `call.debit.after 1 order-7`. A second line, if there is
+    /// one, names a point at which to wait for as long as the line is there. No file, no order.
     const ORDER_FILE: &str = "PAY_CRASH_FILE";
+
+    /// Between two looks at an order to pause.
+    const LOOK_EVERY: Duration = Duration::from_millis(5);
 
     struct Passes {
         order: String,
         so_far: u32,
     }
 
+    /// Counted from the order on.
     static PASSES: Mutex<Passes> = Mutex::new(Passes { order: String::new(), so_far: 0 });
 
-    fn order_file() -> Option<&'static PathBuf> {
+    fn order_file() -> Option<&'static Path> {
         static FILE: OnceLock<Option<PathBuf>> = OnceLock::new();
-        FILE.get_or_init(|| std::env::var_os(ORDER_FILE).map(PathBuf::from)).as_ref()
+        FILE.get_or_init(|| std::env::var_os(ORDER_FILE).map(PathBuf::from)).as_deref()
     }
 
-    /// Dies here if this is the point and the pass of the order.
-    pub(crate) fn reached(spot: Spot, side: Side) {
+    /// Waits here, then dies here, if the order says so.
+    pub(crate) async fn reached(spot: Spot, side: Side) {
         let Some(file) = order_file() else { return };
-        let Ok(order) = std::fs::read_to_string(file) else { return };
         let point = format!("{}.{}", spot.as_str(), side.as_str());
-        let mut words = order.split_whitespace();
-        let is_meant = words.next() == Some(&point);
+        let mut sign = Some(file.with_extension("paused"));
+        loop {
+            let Ok(order) = fs::read_to_string(file) else { return };
+            let mut lines = order.lines();
+            let first = lines.next().unwrap_or_default();
+            if lines.next() != Some(&point) {
+                return die_if_due(file, first, &point);
+            }
+            if let Some(sign) = sign.take() {
+                // Without the sign nobody takes it for paused, and says so.
+                let _ = fs::write(sign, first);
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    fn die_if_due(file: &Path, order: &str, point: &str) {
+        let mut words = order.split(' ');
+        let is_meant = words.next() == Some(point);
         let pass = words.next().and_then(|pass| pass.parse::<u32>().ok());
         let (true, Some(pass)) = (is_meant, pass) else { return };
         // Held to the end: whoever comes to the same point at the same moment waits for the end here.
         let mut passes = PASSES.lock().unwrap_or_else(PoisonError::into_inner);
         if passes.order != order {
-            *passes = Passes { order: order.clone(), so_far: 0 };
+            *passes = Passes { order: order.to_owned(), so_far: 0 };
         }
         passes.so_far += 1;
         if passes.so_far == pass {
-            die(file, &order);
+            die(file, order);
         }
     }
 
     /// Leaves the order, word for word, beside its file as the sign of having died of it, and is killed.
-    fn die(file: &std::path::Path, order: &str) -> ! {
-        let sign = std::fs::File::create(file.with_extension("died"));
-        let written = sign.and_then(|mut sign| sign.write_all(order.as_bytes()));
+    fn die(file: &Path, order: &str) -> ! {
         // Without the sign the matrix does not take the death for the one it ordered.
-        drop(written);
+        let _ = fs::write(file.with_extension("died"), order);
         let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
         loop {
             std::thread::park();
@@ -184,8 +205,8 @@ mod tests {
         assert!(names.iter().all(|name| name.split('.').count() == 2), "{names:?}");
     }
 
-    #[test]
-    fn a_result_passes_through_unchanged() {
-        assert_eq!(around!(Spot::Debit, 1 + 1), 2);
+    #[tokio::test]
+    async fn a_result_passes_through_unchanged() {
+        assert_eq!(around!(Spot::Debit, std::future::ready(2).await), 2);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use e2e::{Database, Flavor, Site};
-use xtask::stack::{Process, Profile, Tuning};
+use xtask::stack::{Process, Profile, Tuning, wait_until};
 
 use super::cases::{Case, Setup, Victim};
 
@@ -44,6 +44,8 @@ impl Lane {
         site.stack.set_env(&[
             ("PAY_CRASH_FILE", &order_file(&site, "order").display().to_string()),
             ("PAY__DATABASE__COMMITTERS", committers),
+            // A statement may be paused for as long as others need to queue up behind it.
+            ("PAY__DATABASE__STATEMENT_TIMEOUT_MS", "30000"),
             // Faults come thick here; the breaker is not what is looked at.
             ("PAY__WALLETS__MAIN__BREAKER_FAILURES", "1000"),
             ("PAY__BUSINESSES__MAIN__BREAKER_FAILURES", "1000"),
@@ -84,26 +86,54 @@ impl Lane {
         self.site.stack.kill_and_restart_api(0).await
     }
 
-    /// Orders the case's death; from now on it is due at the given passing of the point. Scanner and API read the same
-    /// order: the one that is not meant must not come to the point, which is what the paused scanner, and the idle API,
-    /// are for.
+    /// Orders a death: from now on it is due at the given passing of the point. Scanner and API read the same order: the
+    /// one that is not meant must not come to the point, which is what the paused scanner, and the idle API, are for.
     pub(crate) fn order(&mut self, point: &str, pass: u32) -> anyhow::Result<()> {
         self.orders += 1;
-        let words = format!("{point} {pass} order-{}", self.orders);
-        // Renamed into place: nobody reads half an order.
-        let (draft, file) = (order_file(&self.site, "draft"), order_file(&self.site, "order"));
-        std::fs::write(&draft, words)
-            .and_then(|()| std::fs::rename(&draft, &file))
-            .context("the order is not given")
+        self.write_order(&format!("{point} {pass} order-{}", self.orders))
     }
 
     pub(crate) fn order_case(&mut self, case: &Case) -> anyhow::Result<()> {
         self.order(&case.point(), case.pass)
     }
 
+    /// Adds to the order that whoever comes to this point waits there.
+    pub(crate) fn pause_at(&self, point: &str) -> anyhow::Result<()> {
+        let order = std::fs::read_to_string(self.file("order"))?;
+        self.write_order(&format!("{order}\n{point}"))
+    }
+
+    /// Waits until somebody waits at that point.
+    pub(crate) async fn await_pause(&self) -> anyhow::Result<()> {
+        let order = std::fs::read_to_string(self.file("order"))?;
+        let paused = || async {
+            let sign = std::fs::read_to_string(self.file("paused")).unwrap_or_default();
+            Ok(order.lines().next().filter(|first| *first == sign).map(|_| ()))
+        };
+        wait_until("the pause", DEATH, paused).await
+    }
+
+    /// Lets whoever waits go on.
+    pub(crate) fn end_pause(&self) -> anyhow::Result<()> {
+        let order = std::fs::read_to_string(self.file("order"))?;
+        self.write_order(order.lines().next().unwrap_or_default())
+    }
+
+    /// Renamed into place: nobody reads half an order.
+    fn write_order(&self, words: &str) -> anyhow::Result<()> {
+        let (draft, file) = (self.file("draft"), self.file("order"));
+        std::fs::write(&draft, words)
+            .and_then(|()| std::fs::rename(&draft, &file))
+            .context("the order is not given")
+    }
+
+    fn file(&self, extension: &str) -> PathBuf {
+        order_file(&self.site, extension)
+    }
+
     /// Takes the order back.
     pub(crate) fn countermand(&self) {
-        let _ = std::fs::remove_file(order_file(&self.site, "order"));
+        let _ = std::fs::remove_file(self.file("order"));
     }
 
     /// Waits until the victim has been killed by itself, at the point that was ordered.
@@ -111,7 +141,7 @@ impl Lane {
         let process = self.process(victim);
         let status = process.wait_for_exit(DEATH).await.context("it did not come to the point")?;
         ensure!(status.signal() == Some(SIGKILL), "it ended with {status}: {}", process.log_tail());
-        let (order, sign) = (order_file(&self.site, "order"), order_file(&self.site, "died"));
+        let (order, sign) = (self.file("order"), self.file("died"));
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
         let (order, sign) = (read(order), read(sign));
         ensure!(

@@ -4,16 +4,18 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use futures_util::future::join_all;
-use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection};
+use sqlx::{Connection as _, MySqlConnection};
 use xtask::stack::{Patience, wait_until};
 
 use super::cases::{Case, Setup, Victim};
 use super::lane::Lane;
-use super::observe::{self, Remains};
+use super::observe::{self, Found};
 use super::stories::{self, Play, Request, WAITING_S};
 
 /// Longest time from the death to the end of every flow.
 const CONVERGED: Duration = Duration::from_secs(20);
+/// Between two looks at flows that are on their way. The database tells nobody of a change.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Longest wait for writes to queue up.
 const QUEUED: Duration = Duration::from_secs(5);
 
@@ -39,8 +41,7 @@ pub(crate) enum NoLine {
 /// Plays a case once.
 pub(crate) async fn play(lane: &mut Lane, case: &Case) -> Result<Line, NoLine> {
     let play = bring_to_death(lane, case).await.map_err(NoLine::NotReached)?;
-    let patience = Patience::of(CONVERGED);
-    converge(lane, case, &play, patience).await.map_err(NoLine::Broken)
+    converge(lane, case, &play).await.map_err(NoLine::Broken)
 }
 
 async fn bring_to_death(lane: &mut Lane, case: &Case) -> anyhow::Result<Play> {
@@ -51,66 +52,46 @@ async fn bring_to_death(lane: &mut Lane, case: &Case) -> anyhow::Result<Play> {
     let requests = if case.victim == Victim::Api { play.requests.as_slice() } else { &[] };
     // A client that waits looks into the database, too, and would pass the timer's points.
     let wait_s = if lane.setup == Setup::Timer { 0 } else { WAITING_S };
-    let unanswered = match (&play.queued_behind, requests) {
-        (Some(flow_id), [first, rest @ ..]) => {
-            queue_up(lane, flow_id, first, rest, play.by_hand.as_deref()).await
-        }
-        (Some(_), []) => bail!("a wave without requests"),
-        (None, requests) => {
+    match requests {
+        [first, rest @ ..] if play.queued => queue_up(lane, first, rest, play.by_hand.as_deref()).await?,
+        requests => {
             // Most get no answer, which is what a client of a dead process gets.
             join_all(requests.iter().map(|request| stories::send(lane, request, wait_s))).await;
-            Ok(())
         }
-    };
-    unanswered?;
+    }
     lane.await_death(case.victim).await?;
     Ok(play)
 }
 
-/// Has the first request's write wait for a lock, and the others' behind it; then lets go.
+/// Has the first request's write wait in the only committer's hands, and the others' queue up behind it; then lets go.
 async fn queue_up(
     lane: &Lane,
-    flow_id: &str,
     first: &Request,
     rest: &[Request],
     by_hand: Option<&str>,
 ) -> anyhow::Result<()> {
-    let mut locker = lane.site.database.connect().await?;
-    let lock = format!("BEGIN; SELECT id FROM internal_pay_flow WHERE id = {flow_id} FOR UPDATE");
-    sqlx::raw_sql(AssertSqlSafe(lock)).execute(&mut locker).await?;
-    let all_sent = async {
-        let first = stories::send(lane, first, WAITING_S);
-        let others = async {
-            wait_for_lock(lane).await?;
-            let others = join_all(rest.iter().map(|request| stories::send(lane, request, WAITING_S)));
-            let unlocked = async {
-                wait_for_queue(lane, rest.len()).await?;
-                if let Some(flow_id) = by_hand {
-                    release_by_hand(lane, flow_id).await?;
-                }
-                sqlx::raw_sql("ROLLBACK").execute(&mut locker).await?;
-                anyhow::Ok(())
-            };
-            tokio::join!(others, unlocked).1
+    lane.pause_at("write.cas_one.before")?;
+    let first = stories::send(lane, first, WAITING_S);
+    let others = async {
+        lane.await_pause().await?;
+        let others = join_all(rest.iter().map(|request| stories::send(lane, request, WAITING_S)));
+        let released = async {
+            let queued = wait_for_queue(lane, rest.len()).await;
+            if let Some(flow_id) = by_hand {
+                release_by_hand(lane, flow_id).await?;
+            }
+            lane.end_pause()?;
+            queued
         };
-        tokio::join!(first, others).1
+        tokio::join!(others, released).1
     };
-    let queued = all_sent.await;
-    locker.close().await?;
-    queued
-}
-
-async fn wait_for_lock(lane: &Lane) -> anyhow::Result<()> {
-    let sql = "SELECT COUNT(*) FROM information_schema.innodb_trx
-               WHERE trx_state = 'LOCK WAIT' AND trx_query LIKE 'UPDATE internal_pay_flow SET%'";
-    let waits = || async { Ok((lane.site.database.number(sql).await? > 0).then_some(())) };
-    wait_until("a write to wait for the lock", QUEUED, waits).await
+    // No request is answered: that is what a client of a dead process gets.
+    tokio::join!(first, others).1
 }
 
 /// The queue's own gauge says how many writes wait behind the one that the committer has in its hands.
 async fn wait_for_queue(lane: &Lane, writes: usize) -> anyhow::Result<()> {
-    let client = lane.site.client();
-    let wanted = format!("store_queue_rows {writes}");
+    let (client, wanted) = (lane.site.client(), format!("store_queue_rows {writes}"));
     let queued = || async {
         let text = client.get_text("/metrics").await?;
         Ok(text.lines().any(|line| line == wanted).then_some(()))
@@ -128,7 +109,7 @@ async fn release_by_hand(lane: &Lane, flow_id: &str) -> anyhow::Result<()> {
 }
 
 /// From the death to the end.
-async fn converge(lane: &mut Lane, case: &Case, play: &Play, patience: Patience) -> anyhow::Result<Line> {
+async fn converge(lane: &mut Lane, case: &Case, play: &Play) -> anyhow::Result<Line> {
     let mut root = lane.site.database.connect().await?;
     let left = observe::remains(&mut root, &lane.site.sim(), &play.users).await?;
     lane.revive(case.victim).await?;
@@ -139,31 +120,39 @@ async fn converge(lane: &mut Lane, case: &Case, play: &Play, patience: Patience)
         lane.site.sim().clear_faults().await?;
     }
     lane.resume_scanner().await?;
-    let flows = observe::flow_ids(&mut root, &play.users).await?;
-    ensure!(flows.len() == play.users.len(), "flows {flows:?} for the targets of users {:?}", play.users);
+    let mut flows = rest(&mut root, play).await?;
     if play.held {
-        for flow_id in &flows {
-            let end = lane.site.client().wait_for_end(flow_id, CONVERGED).await?;
-            ensure!(end.status_word() == "MANUAL_REVIEW", "flow {flow_id} is not held: {}", end.body);
-        }
+        ensure!(flows.iter().all(|flow| flow.held), "not held: {flows:?}");
         lane.site.sim().clear_faults().await?;
-        for flow_id in &flows {
-            stories::send(lane, &Request::Release { flow_id: flow_id.clone() }, 0).await?;
+        for flow in &flows {
+            let flow_id = flow.id.to_string();
+            stories::send(lane, &Request::Release { flow_id }, 0).await.context("the release at the end")?;
         }
+        flows = rest(&mut root, play).await?;
     }
-    for flow_id in &flows {
-        let end = lane.site.client().wait_for_end(flow_id, CONVERGED).await?;
-        ensure!(end.text("state") == play.ending.status, "flow {flow_id} ended otherwise: {}", end.body);
-    }
-    let took = patience.elapsed();
+    ensure!(flows.iter().all(|flow| flow.status == play.ending.status), "ended otherwise: {flows:?}");
     lane.site.sim().clear_faults().await?;
     check(lane, &mut root, play).await?;
     let found = observe::found(&mut root, &left, &flows).await?;
+    let took = observe::took(&mut root, &left, &flows).await?;
     root.close().await?;
-    let Remains { text, .. } = left;
     let (charges, refunds, grants) = play.ending.books;
     let end = format!("{} {charges}/{refunds}/{grants}", play.ending.status);
-    Ok(Line { case: *case, left: text, found, end, took })
+    Ok(Line { case: *case, left: left.text, found, end, took })
+}
+
+/// Waits until every flow of the play has ended or is held.
+async fn rest(root: &mut MySqlConnection, play: &Play) -> anyhow::Result<Vec<Found>> {
+    let patience = Patience::of(CONVERGED);
+    loop {
+        let flows = observe::flows(root, &play.users).await?;
+        ensure!(flows.len() <= play.users.len(), "doubled: {flows:?}");
+        if flows.len() == play.users.len() && flows.iter().all(|flow| flow.held || flow.ended) {
+            return Ok(flows);
+        }
+        ensure!(!patience.is_over(), "not at rest after {CONVERGED:?}: {flows:?}");
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
 }
 
 /// Nothing lost, nothing doubled: rows, audit log, keys, ids and the simulator's books.

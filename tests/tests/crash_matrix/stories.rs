@@ -49,8 +49,8 @@ pub(crate) struct Play {
     pub(crate) users: Vec<u64>,
     /// Under way when the process dies, where it is the API; made again afterwards.
     pub(crate) requests: Vec<Request>,
-    /// The first request's write is kept waiting by a lock on this flow, so that the others' queue up behind it.
-    pub(crate) queued_behind: Option<String>,
+    /// The first request's write is made to wait, so that the others' queue up behind it.
+    pub(crate) queued: bool,
     /// A flow that is released by hand while the others wait.
     pub(crate) by_hand: Option<String>,
     /// The flows come to be held first, and end once they are released.
@@ -65,7 +65,7 @@ impl Play {
         Play {
             users: vec![user],
             requests: Vec::new(),
-            queued_behind: None,
+            queued: false,
             by_hand: None,
             held: false,
             keeps_faults: false,
@@ -92,7 +92,7 @@ pub(crate) async fn prepare(lane: &mut Lane, case: &Case) -> anyhow::Result<Play
         | Story::LateDebit => payment(lane, case, user).await,
         Story::NotBegun => not_begun(lane, user).await,
         Story::Replay => {
-            let (_, request) = stuck(lane, user, lost_debit(user)).await?;
+            let Stuck { request, .. } = stuck(lane, user, lost_debit(user)).await?;
             Ok(Play::of(user, SUCCESS).with(request))
         }
         Story::Join => {
@@ -104,7 +104,7 @@ pub(crate) async fn prepare(lane: &mut Lane, case: &Case) -> anyhow::Result<Play
         Story::LostRefund => refunding(lane, user, "after").await,
         Story::MissingRefund => refunding(lane, user, "before").await,
         Story::Hold => {
-            let (flow_id, _) = stuck(lane, user, lost_debit(user)).await?;
+            let Stuck { flow_id, .. } = stuck(lane, user, lost_debit(user)).await?;
             Ok(Play { held: true, ..Play::of(user, SUCCESS).with(Request::Hold { flow_id }) })
         }
         Story::Release => {
@@ -112,7 +112,7 @@ pub(crate) async fn prepare(lane: &mut Lane, case: &Case) -> anyhow::Result<Play
             Ok(Play::of(user, SUCCESS).with(Request::Release { flow_id }))
         }
         Story::ReadFlow | Story::ReadEvents | Story::FindFlow | Story::AskReady | Story::Start => {
-            let (flow_id, _) = stuck(lane, user, lost_debit(user)).await?;
+            let Stuck { flow_id, .. } = stuck(lane, user, lost_debit(user)).await?;
             let play = Play::of(user, SUCCESS);
             let look = |path: String| Request::Look { path };
             Ok(match case.story {
@@ -205,17 +205,26 @@ async fn not_begun(lane: &mut Lane, user: u64) -> anyhow::Result<Play> {
     Ok(Play::of(user, SUCCESS).with(request))
 }
 
-/// A flow left in `PAYING`, rescheduled, by the way its debit went wrong; its id, and the request that made it.
-async fn stuck(lane: &Lane, user: u64, rule: Value) -> anyhow::Result<(String, Request)> {
-    lane.site.sim().fault(rule).await?;
+/// A flow left in `PAYING`, rescheduled.
+struct Stuck {
+    flow_id: String,
+    trade_order_no: String,
+    /// What made it.
+    request: Request,
+}
+
+/// Leaves a flow in `PAYING` by the way its debit goes wrong.
+async fn stuck(lane: &Lane, user: u64, debit: Value) -> anyhow::Result<Stuck> {
+    lane.site.sim().fault(debit).await?;
     let request = pay(user, "first", FAR_MS);
     let reply = send(lane, &request, 0).await?;
     at_version(lane, user, 2).await?;
-    Ok((reply.flow_id().to_owned(), request))
+    let (flow_id, trade_order_no) = (reply.flow_id().to_owned(), reply.text("trade_order_no").to_owned());
+    Ok(Stuck { flow_id, trade_order_no, request })
 }
 
 async fn held(lane: &Lane, user: u64) -> anyhow::Result<String> {
-    let (flow_id, _) = stuck(lane, user, lost_debit(user)).await?;
+    let Stuck { flow_id, .. } = stuck(lane, user, lost_debit(user)).await?;
     send(lane, &Request::Hold { flow_id: flow_id.clone() }, 0).await?;
     Ok(flow_id)
 }
@@ -228,14 +237,16 @@ async fn cancelled(
     debit: Value,
     ending: Ending,
 ) -> anyhow::Result<Play> {
-    let (flow_id, _) = stuck(lane, user, debit).await?;
+    let Stuck { flow_id, trade_order_no, .. } = stuck(lane, user, debit).await?;
     let request = Request::Cancel { flow_id };
     let play = Play::of(user, ending);
     if case.victim == Victim::Api {
         return Ok(play.with(request));
     }
     let sim = lane.site.sim();
-    sim.fault(fault(user, &["query"], "before", None, json!({ "kind": "drop" }))).await?;
+    // By the order: a wallet that never heard of it does not know whose it is.
+    sim.fault(json!({ "calls": ["query"], "trade_order_no": trade_order_no, "fault": { "kind": "drop" } }))
+        .await?;
     send(lane, &request, 0).await?;
     at_version(lane, user, 4).await?;
     sim.clear_faults().await?;
@@ -244,18 +255,18 @@ async fn cancelled(
 
 /// Cancelled, charged, and left in `REFUNDING` after one refund that got lost on its way or on its way back.
 async fn refunding(lane: &Lane, user: u64, stage: &str) -> anyhow::Result<Play> {
-    let (flow_id, _) = stuck(lane, user, lost_debit(user)).await?;
+    let Stuck { flow_id, .. } = stuck(lane, user, lost_debit(user)).await?;
     lane.site.sim().fault(fault(user, &["refund"], stage, Some(1), json!({ "kind": "drop" }))).await?;
     send(lane, &Request::Cancel { flow_id }, 0).await?;
     at_version(lane, user, 6).await?;
     Ok(Play::of(user, REFUNDED))
 }
 
-/// Writes that queue up behind one that waits for a lock.
+/// Writes that queue up behind one that waits.
 async fn wave(lane: &mut Lane, story: Story, user: u64) -> anyhow::Result<Play> {
     let first = held(lane, user).await?;
     let mut users = vec![user];
-    let mut requests = vec![Request::Release { flow_id: first.clone() }];
+    let mut requests = vec![Request::Release { flow_id: first }];
     let mut by_hand = None;
     if matches!(story, Story::ManyReleases | Story::OneMovedOn | Story::Mixed) {
         for _ in 0..MANY {
@@ -284,7 +295,7 @@ async fn wave(lane: &mut Lane, story: Story, user: u64) -> anyhow::Result<Play> 
         users.push(user);
         requests.extend(["one", "two"].map(|key| pay(user, key, FAR_MS)));
     }
-    Ok(Play { users, requests, queued_behind: Some(first), by_hand, ..Play::of(user, SUCCESS) })
+    Ok(Play { users, requests, queued: true, by_hand, ..Play::of(user, SUCCESS) })
 }
 
 /// Makes a request once; a payment waits so long for its end.
