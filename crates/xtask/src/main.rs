@@ -1,7 +1,9 @@
 //! `cargo xtask …`: the developer's commands. One file per command below `commands/`; this one only parses and hands over.
 
+mod binaries;
 mod cargo;
 mod commands;
+mod stand;
 
 use std::process::ExitCode;
 
@@ -25,6 +27,8 @@ enum Command {
     Db(commands::db::Arguments),
     /// Provide both database servers, build, and run every test there is.
     Test(commands::test::Arguments),
+    /// Kill real processes before and after every statement and call, and print what became of each payment.
+    CrashMatrix(commands::crash_matrix::Arguments),
     /// Bring the committed query metadata (.sqlx) up to date, or check that it is.
     Sqlx(commands::sqlx::Arguments),
 }
@@ -36,6 +40,7 @@ async fn main() -> ExitCode {
         Command::Bench(arguments) => commands::bench::run(arguments).await,
         Command::Db(arguments) => commands::db::run(arguments).await,
         Command::Test(arguments) => commands::test::run(arguments).await,
+        Command::CrashMatrix(arguments) => commands::crash_matrix::run(arguments).await,
         Command::Sqlx(arguments) => commands::sqlx::run(arguments).await,
     };
     match ended {

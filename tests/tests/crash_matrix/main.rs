@@ -40,6 +40,12 @@ struct Results {
     done: AtomicUsize,
 }
 
+impl Results {
+    fn fail(&self, what: String) {
+        self.failures.lock().expect("no lane panicked").push(what);
+    }
+}
+
 async fn every_point_is_survived(flavor: Flavor) -> anyhow::Result<()> {
     let only = std::env::var("PAY_CRASH_ONLY").ok().filter(|text| !text.is_empty());
     let wanted = |case: &Case| {
@@ -53,11 +59,12 @@ async fn every_point_is_survived(flavor: Flavor) -> anyhow::Result<()> {
     let results = Results::default();
     let total = cases.len();
     let lanes = lanes(&cases);
-    let running =
-        lanes.iter().map(|(name, setup, cases)| run_lane(flavor, name, *setup, cases, total, &results));
-    for ended in futures_util::future::join_all(running).await {
-        ended?;
-    }
+    let running = lanes.iter().map(|(name, setup, cases)| async {
+        if let Err(error) = run_lane(flavor, name, *setup, cases, total, &results).await {
+            results.fail(format!("{name}: {error:#}"));
+        }
+    });
+    futures_util::future::join_all(running).await;
     let mut lines = results.lines.into_inner().expect("no lane panicked");
     lines.sort_by_key(|(index, _)| *index);
     let lines: Vec<Line> = lines.into_iter().map(|(_, line)| line).collect();
@@ -113,11 +120,7 @@ async fn run_lane(
             Err(error) => {
                 let logs = lane.site.stack.dir().display();
                 eprintln!("[{done}/{total}] {title}: FAILED: {error}");
-                results
-                    .failures
-                    .lock()
-                    .expect("no lane panicked")
-                    .push(format!("{title}: {error}\n  logs: {logs}"));
+                results.fail(format!("{title}: {error}\n  logs: {logs}"));
                 lane.recover().await?;
             }
         }
