@@ -76,7 +76,7 @@ const CORE_RULES: [(&[&str], &[&str]); 5] = [
     (&["create", "advance", "ports"], &["sqlx", "axum", "hyper", "reqwest", "MySqlStore", "crate::store"]),
     (&["create", "ports", "decisions"], &["tokio", "crate::advance", "crate::downstream"]),
     (&["advance"], &["axum", "tokio"]),
-    (&["downstream", "store"], &["axum", "hyper", "reqwest", "crate::advance", "crate::create"]),
+    (&["downstream", "store", "crash"], &["axum", "hyper", "reqwest", "crate::advance", "crate::create"]),
 ];
 
 #[test]

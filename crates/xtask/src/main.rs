@@ -1,7 +1,9 @@
 //! `cargo xtask …`: the developer's commands. One file per command below `commands/`; this one only parses and hands over.
 
+mod binaries;
 mod cargo;
 mod commands;
+mod stand;
 
 use std::process::ExitCode;
 
@@ -31,6 +33,8 @@ enum Command {
     Model(commands::model::Arguments),
     /// Simulate the whole service in virtual time, by seed.
     Sim(commands::sim::Arguments),
+    /// Kill real processes before and after every statement and call, and print what became of each payment.
+    CrashMatrix(commands::crash_matrix::Arguments),
     /// Bring the committed query metadata (.sqlx) up to date, or check that it is.
     Sqlx(commands::sqlx::Arguments),
 }
@@ -45,6 +49,7 @@ async fn main() -> ExitCode {
         Command::Test(arguments) => commands::test::run(arguments).await,
         Command::Model(arguments) => commands::model::run(arguments).await,
         Command::Sim(arguments) => commands::sim::run(arguments).await,
+        Command::CrashMatrix(arguments) => commands::crash_matrix::run(arguments).await,
         Command::Sqlx(arguments) => commands::sqlx::run(arguments).await,
     };
     match ended {

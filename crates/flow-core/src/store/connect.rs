@@ -11,6 +11,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, MySqlConnection};
 
 use super::options::{OptionsError, StoreOptions};
+use crate::crash::{Spot, around};
 use crate::ports::{Clock as _, SystemClock};
 
 /// A connection that was idle for longer is asked for a sign of life before it is used.
@@ -65,7 +66,8 @@ impl Connector {
     pub(super) async fn open(&self, purpose: Purpose) -> Result<MySqlConnection, sqlx::Error> {
         let opening = async {
             let mut connection = self.options.connect().await?;
-            connection.execute(AssertSqlSafe(self.session(purpose))).await?;
+            let session = AssertSqlSafe(self.session(purpose));
+            around!(Spot::Session, connection.execute(session).await)?;
             Ok(connection)
         };
         tokio::time::timeout(self.connect_limit, opening).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
@@ -89,7 +91,10 @@ impl Connector {
             })
             .after_connect(move |connection, _| {
                 let session = AssertSqlSafe(session.clone());
-                Box::pin(async move { connection.execute(session).await.map(|_| ()) })
+                Box::pin(async move {
+                    around!(Spot::PoolSession, connection.execute(session).await)?;
+                    Ok(())
+                })
             })
             .connect_lazy_with(self.options.clone())
     }

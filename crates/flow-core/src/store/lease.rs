@@ -10,6 +10,7 @@ use sqlx::{Connection as _, MySqlConnection};
 
 use super::connect::{Connector, Purpose};
 use super::errors::{Failure, not_connected};
+use crate::crash::{Spot, around};
 use crate::ports::{PartitionLease, StoreError};
 
 /// Most connections kept for the next locks; a process sweeps few partitions at once.
@@ -93,11 +94,17 @@ async fn take_lock(
 ) -> Result<Option<NamedLock>, StoreError> {
     let limit = connector.statement_limit();
     let taking = async {
-        let schema = sqlx::query_scalar!("SELECT DATABASE() AS `schema!`").fetch_one(&mut connection).await?;
+        let schema = around!(
+            Spot::LeaseSchema,
+            sqlx::query_scalar!("SELECT DATABASE() AS `schema!`").fetch_one(&mut connection).await
+        )?;
         let name = lock_name(&schema, partition, partitions);
-        let got = sqlx::query_scalar!("SELECT CAST(GET_LOCK(?, 0) AS SIGNED) AS `got`", name)
-            .fetch_one(&mut connection)
-            .await?;
+        let got = around!(
+            Spot::LeaseTake,
+            sqlx::query_scalar!("SELECT CAST(GET_LOCK(?, 0) AS SIGNED) AS `got`", name)
+                .fetch_one(&mut connection)
+                .await
+        )?;
         Ok((name, got == Some(1)))
     };
     match tokio::time::timeout(limit, taking).await {
@@ -118,11 +125,17 @@ async fn take_lock(
 impl PartitionLease for NamedLock {
     async fn still_held(&mut self) -> bool {
         let Some(mut connection) = self.connection.take() else { return false };
-        let asking = sqlx::query_scalar!(
-            "SELECT CAST(COALESCE(IS_USED_LOCK(?) = CONNECTION_ID(), 0) AS SIGNED) AS `held!`",
-            self.name
-        )
-        .fetch_one(&mut connection);
+        let asking = async {
+            around!(
+                Spot::LeaseConfirm,
+                sqlx::query_scalar!(
+                    "SELECT CAST(COALESCE(IS_USED_LOCK(?) = CONNECTION_ID(), 0) AS SIGNED) AS `held!`",
+                    self.name
+                )
+                .fetch_one(&mut connection)
+                .await
+            )
+        };
         match tokio::time::timeout(self.limit, asking).await {
             Ok(Ok(1)) => {
                 self.connection = Some(connection);
@@ -142,9 +155,14 @@ impl PartitionLease for NamedLock {
 
     async fn release(mut self: Box<Self>) {
         let Some(mut connection) = self.connection.take() else { return };
-        let releasing =
-            sqlx::query_scalar!("SELECT CAST(RELEASE_LOCK(?) AS SIGNED) AS `released`", self.name)
-                .fetch_one(&mut connection);
+        let releasing = async {
+            around!(
+                Spot::LeaseRelease,
+                sqlx::query_scalar!("SELECT CAST(RELEASE_LOCK(?) AS SIGNED) AS `released`", self.name)
+                    .fetch_one(&mut connection)
+                    .await
+            )
+        };
         if matches!(tokio::time::timeout(self.limit, releasing).await, Ok(Ok(Some(1)))) {
             self.connections.keep(connection);
         } else {

@@ -37,6 +37,7 @@ use self::queue::{Done, Write, WriteQueue};
 use self::reads::Reader;
 use self::writes::{BindRow, CasRow, CreateRow};
 use crate::cas::CasWrite;
+use crate::crash::Spot;
 use crate::flow::Flow;
 use crate::ids::{CallerId, FlowId, IdempotencyKey, Target, Version};
 use crate::ports::{
@@ -127,7 +128,7 @@ impl MySqlStore {
     /// # Errors
     /// The outer one if the database could not be asked, the inner one if it has another schema.
     pub async fn schema_is_current(&self) -> Result<Result<(), SchemaMismatch>, StoreError> {
-        self.reader.run(|connection| Box::pin(migrate::schema_is_current(connection))).await
+        self.reader.run(Spot::Ready, |connection| Box::pin(migrate::schema_is_current(connection))).await
     }
 
     /// Takes no more writes, waits for those under way at most so long, and closes the connections. Says whether all
