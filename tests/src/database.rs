@@ -1,6 +1,7 @@
 //! One suite's schema, migrated, with the two accounts of the product, on the shared server or on one of the suite's own.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use anyhow::Context as _;
 use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection, Row as _};
@@ -46,6 +47,26 @@ impl Database {
         let schema = format!("e2e_{suite}_{}", std::process::id());
         let Schema { app_url, migrate_url } = Schema::prepare(&root_url, &schema, Profile::Debug).await?;
         Ok(Database { flavor, schema, app_url, migrate_url, root_url })
+    }
+
+    /// The server's address.
+    ///
+    /// # Errors
+    /// The URL names none.
+    pub fn address(&self) -> anyhow::Result<SocketAddr> {
+        let text = self.root_url.rsplit('@').next().unwrap_or_default();
+        text.parse().with_context(|| format!("the server's URL ends in no address: {text}"))
+    }
+
+    /// The URL as the services' own account sees it, with the server at another address and without TLS, which no
+    /// proxy could look into.
+    ///
+    /// # Errors
+    /// The URL names no server.
+    pub fn app_url_at(&self, address: SocketAddr) -> anyhow::Result<String> {
+        let (account, rest) = self.app_url.split_once('@').context("the URL names no account")?;
+        let (_, schema) = rest.split_once('/').context("the URL names no schema")?;
+        Ok(format!("{account}@{address}/{schema}?ssl-mode=DISABLED"))
     }
 
     /// A connection as root, inside the schema.

@@ -1,17 +1,22 @@
 //! What the end-to-end suites in `tests/` share: a schema on a private server, the product's processes over it, a load of
-//! stubborn clients, and raw sockets for rude ones.
+//! stubborn clients, raw sockets for rude ones, and a network that goes wrong on command.
 //!
 //! Everything is looked at from outside: HTTP, SQL, the simulator's own books. Run by `cargo xtask test`, which provides
 //! the servers and builds the binaries.
 
+mod crowd;
 mod database;
+pub mod fault_proxy;
 mod load;
+mod paths;
 mod site;
 mod socket;
 mod turn;
 
+pub use crowd::{Accounts, Crowd, Manners, Tally};
 pub use database::Database;
 pub use load::{Bought, Shop};
+pub use paths::{Paths, local};
 pub use site::Site;
 pub use socket::{Socket, request_head};
 pub use turn::run;
