@@ -106,6 +106,20 @@ impl Database {
         Ok(number)
     }
 
+    /// The first column of every row, as text.
+    ///
+    /// # Errors
+    /// The server's refusal.
+    pub async fn texts(&self, sql: &str) -> anyhow::Result<Vec<String>> {
+        let mut root = self.connect().await?;
+        let rows = sqlx::query(AssertSqlSafe(sql))
+            .fetch_all(&mut root)
+            .await
+            .with_context(|| format!("refused: {sql}"))?;
+        root.close().await?;
+        Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
+    }
+
     /// How many rows each table has.
     ///
     /// # Errors
