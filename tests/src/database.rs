@@ -49,6 +49,12 @@ impl Database {
         Ok(Database { flavor, schema, app_url, migrate_url, root_url })
     }
 
+    /// The same schema on another server that has it, too.
+    #[must_use]
+    pub fn moved_to(&self, server: &Server) -> Database {
+        Database { root_url: server.root_url(), ..self.clone() }
+    }
+
     /// The server's address.
     ///
     /// # Errors
@@ -106,7 +112,7 @@ impl Database {
         Ok(number)
     }
 
-    /// The first column of every row, as text.
+    /// The first column of every row where it is not NULL, as text.
     ///
     /// # Errors
     /// The server's refusal.
@@ -117,7 +123,8 @@ impl Database {
             .await
             .with_context(|| format!("refused: {sql}"))?;
         root.close().await?;
-        Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
+        let texts: Vec<Option<String>> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+        Ok(texts.into_iter().flatten().collect())
     }
 
     /// How many rows each table has.

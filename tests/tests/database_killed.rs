@@ -52,6 +52,7 @@ async fn killed_again_and_again(flavor: Flavor) -> anyhow::Result<()> {
     accounts.check(&audit)?;
     ensure!(accounts.given_up() > 0, "no client was told that nothing was recorded");
     ensure!(site.service_pids() == pids, "a service has ended");
-    site.close_expecting(&["round failed; the next one starts over"]).await?;
+    site.close_expecting(&["round failed; the next one starts over", "error returned from after_connect"])
+        .await?;
     Ok(server.stop().await?)
 }

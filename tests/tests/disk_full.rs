@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -77,7 +77,8 @@ async fn filled(flavor: Flavor, disk: &Disk, name: &str, extra_args: &[String]) 
     let audit = site.settle(SETTLE).await?;
     accounts.check(&audit)?;
     ensure!(site.service_pids() == pids, "a service has ended");
-    site.close_expecting(&["round failed; the next one starts over"]).await?;
+    site.close_expecting(&["round failed; the next one starts over", "error returned from after_connect"])
+        .await?;
     Ok(server.stop().await?)
 }
 
@@ -134,6 +135,3 @@ fn run(command: &mut Command) -> anyhow::Result<()> {
     ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
     Ok(())
 }
-
-#[allow(dead_code)]
-fn unused(_: &Path) {}

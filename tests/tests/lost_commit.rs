@@ -114,7 +114,8 @@ async fn under_load(flavor: Flavor) -> anyhow::Result<()> {
     let audit = site.settle(SETTLE).await?;
     accounts.check(&audit)?;
     ensure!(site.service_pids() == pids, "a service has ended");
-    site.close_expecting(&["round failed; the next one starts over"]).await
+    site.close_expecting(&["round failed; the next one starts over", "error returned from after_connect"])
+        .await
 }
 
 async fn struck(way: &FaultProxy, id: CutId, wanted: u32) -> anyhow::Result<()> {

@@ -52,7 +52,8 @@ async fn taken_by_somebody_else(flavor: Flavor) -> anyhow::Result<()> {
     accounts.check(&audit)?;
     ensure!(accounts.given_up() > 0, "no client was told that nothing was recorded");
     ensure!(site.service_pids() == pids, "a service has ended");
-    site.close_expecting(&["round failed; the next one starts over"]).await?;
+    site.close_expecting(&["round failed; the next one starts over", "error returned from after_connect"])
+        .await?;
     Ok(server.stop().await?)
 }
 
@@ -71,8 +72,10 @@ async fn eat_all(server: &Server, site: &Site) -> anyhow::Result<Vec<MySqlConnec
                 Err(error) => return Err(error).context("not refused as one too many"),
             }
         }
-        let sql = format!("SELECT id FROM information_schema.processlist WHERE user = '{schema}_run'");
-        let theirs: Vec<u64> = sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_all(&mut root).await?;
+        let sql = format!(
+            "SELECT CAST(id AS SIGNED) FROM information_schema.processlist WHERE user = '{schema}_run'"
+        );
+        let theirs: Vec<i64> = sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_all(&mut root).await?;
         if theirs.is_empty() {
             root.close().await?;
             return Ok(eaten);

@@ -170,13 +170,15 @@ pub async fn create(store: &dyn FlowStore, request: &PaymentRequest) -> Result<T
             Verdict::KeyReused(flow_id) => return Err(CreateError::KeyReused { flow_id }),
             Verdict::OpenAttemptDiffers(flow_id) => return Err(CreateError::OpenAttemptDiffers { flow_id }),
             Verdict::TargetOfOtherCaller => return Err(CreateError::TargetOfOtherCaller),
+            // A write of ours may still be under way to the server.
+            Verdict::DeadlinePassed if doubt.is_raised() => return Err(StoreError::OutcomeUnknown.into()),
             Verdict::DeadlinePassed => return Err(CreateError::DeadlinePassed),
             Verdict::DeadlineTooFar => {
                 return Err(CreateError::DeadlineTooFar { horizon_ms: request.deadline_horizon_ms });
             }
         }
     }
-    Err(CreateError::Contended)
+    Err(if doubt.is_raised() { StoreError::OutcomeUnknown.into() } else { CreateError::Contended })
 }
 
 /// Whether an earlier write of the same call may have happened. From then on "nothing was written" is not ours to say:
@@ -188,6 +190,10 @@ impl Doubt {
     /// A write's outcome is unknown.
     pub(crate) const fn raise(&mut self) {
         self.0 = true;
+    }
+
+    const fn is_raised(&self) -> bool {
+        self.0
     }
 
     /// The error as the caller must hear it.

@@ -1,13 +1,17 @@
 //! The sole right to sweep one partition: a named lock of the database, held by a connection. A process that dies, or
-//! loses its connection, loses the lock in the same moment.
+//! loses its connection, loses the lock in the same moment; if the network loses the connection without telling the
+//! server, the lock is free once the session has been silent for its limit. Until then a task says something on it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use sha2::{Digest as _, Sha256};
 use sqlx::{Connection as _, MySqlConnection};
+use tokio::sync::Mutex;
+use tokio::task::AbortHandle;
 
-use super::connect::{Connector, Purpose};
+use super::connect::{Connector, KEEP_ALIVE, Purpose};
 use super::errors::{Failure, not_connected};
 use crate::ports::{PartitionLease, StoreError};
 
@@ -16,8 +20,38 @@ use crate::ports::{PartitionLease, StoreError};
 struct NamedLock {
     name: String,
     limit: Duration,
-    /// Taken out while a statement is under way, so that a cancelled call leaves no connection half read: it closes it.
-    connection: Option<MySqlConnection>,
+    connection: Shared,
+    keeper: AbortHandle,
+}
+
+/// Taken out while a statement is under way, so that a cancelled call leaves no connection half read: it closes it. The
+/// mutex is held meanwhile, so that "not there" means lost.
+type Shared = Arc<Mutex<Option<MySqlConnection>>>;
+
+impl NamedLock {
+    fn new(name: String, limit: Duration, connection: MySqlConnection) -> NamedLock {
+        let connection = Arc::new(Mutex::new(Some(connection)));
+        let keeper = tokio::spawn(keep_alive(Arc::clone(&connection), limit)).abort_handle();
+        NamedLock { name, limit, connection, keeper }
+    }
+}
+
+impl Drop for NamedLock {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}
+
+/// Says something on the connection now and then, until it is gone.
+async fn keep_alive(connection: Shared, limit: Duration) {
+    loop {
+        tokio::time::sleep(KEEP_ALIVE).await;
+        let mut place = connection.lock().await;
+        let Some(mut held) = place.take() else { return };
+        if matches!(tokio::time::timeout(limit, held.ping()).await, Ok(Ok(()))) {
+            *place = Some(held);
+        }
+    }
 }
 
 /// The lock's name. Locks are the server's, not a schema's, and at most 64 characters long.
@@ -47,7 +81,7 @@ pub(super) async fn try_lease(
             Ok((name, got == Some(1)))
         };
         match tokio::time::timeout(limit, taking).await {
-            Ok(Ok((name, true))) => Ok(Some(NamedLock { name, limit, connection: Some(connection) })),
+            Ok(Ok((name, true))) => Ok(Some(NamedLock::new(name, limit, connection))),
             Ok(Ok((_, false))) => {
                 // Not ours to keep; an unclean goodbye would do as well.
                 drop(tokio::time::timeout(limit, connection.close()).await);
@@ -66,7 +100,8 @@ pub(super) async fn try_lease(
 #[async_trait]
 impl PartitionLease for NamedLock {
     async fn still_held(&mut self) -> bool {
-        let Some(mut connection) = self.connection.take() else { return false };
+        let mut place = self.connection.lock().await;
+        let Some(mut connection) = place.take() else { return false };
         let asking = sqlx::query_scalar!(
             "SELECT CAST(COALESCE(IS_USED_LOCK(?) = CONNECTION_ID(), 0) AS SIGNED) AS `held!`",
             self.name
@@ -74,7 +109,7 @@ impl PartitionLease for NamedLock {
         .fetch_one(&mut connection);
         match tokio::time::timeout(self.limit, asking).await {
             Ok(Ok(1)) => {
-                self.connection = Some(connection);
+                *place = Some(connection);
                 true
             }
             Ok(Ok(_)) => false,
@@ -89,8 +124,8 @@ impl PartitionLease for NamedLock {
         }
     }
 
-    async fn release(mut self: Box<Self>) {
-        let Some(mut connection) = self.connection.take() else { return };
+    async fn release(self: Box<Self>) {
+        let Some(mut connection) = self.connection.lock().await.take() else { return };
         let leaving = async {
             sqlx::query_scalar!("SELECT CAST(RELEASE_LOCK(?) AS SIGNED) AS `released`", self.name)
                 .fetch_one(&mut connection)
