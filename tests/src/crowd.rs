@@ -125,6 +125,18 @@ impl Crowd {
         self.more("refusals", more, &self.seen.refused).await
     }
 
+    /// Waits until so many more requests were refused, left in doubt or not answered; how long that took.
+    ///
+    /// # Errors
+    /// They were not.
+    pub async fn troubles(&self, more: u32) -> anyhow::Result<Duration> {
+        let patience = Patience::of(PATIENCE);
+        let wanted = self.tally().troubles() + more;
+        let enough = || async { Ok((self.tally().troubles() >= wanted).then_some(())) };
+        wait_until("refusals and doubts", PATIENCE, enough).await?;
+        Ok(patience.elapsed())
+    }
+
     async fn more(&self, what: &str, more: u32, counter: &AtomicU32) -> anyhow::Result<Duration> {
         let patience = Patience::of(PATIENCE);
         let wanted = counter.load(Ordering::Relaxed) + more;
@@ -182,6 +194,13 @@ impl Accounts {
     /// How many clients believed that nothing was recorded.
     pub fn given_up(&self) -> usize {
         self.given_up.len()
+    }
+}
+
+impl Tally {
+    /// Requests that were not carried out at once.
+    fn troubles(&self) -> u32 {
+        self.refused + self.unknown + self.broken
     }
 }
 

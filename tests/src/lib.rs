@@ -23,15 +23,16 @@ pub use turn::run;
 pub use xtask::db::Flavor;
 
 /// Makes a test of each suite on each server: `mysql::NAME` and `mariadb::NAME`. A suite is an
-/// `async fn(Flavor) -> anyhow::Result<()>`; it fails when it takes longer than its limit, in seconds.
+/// `async fn(Flavor) -> anyhow::Result<()>`; it fails when it takes longer than its limit, in seconds. Attributes such as
+/// `#[ignore]` go to both tests.
 #[macro_export]
 macro_rules! on_both_servers {
-    ($($suite:ident within $limit_s:literal s;)+) => {
+    ($($(#[$attribute:meta])* $suite:ident within $limit_s:literal s;)+) => {
         mod mysql {
-            $(#[test] fn $suite() { $crate::run($crate::Flavor::MySql, stringify!($suite), $limit_s, super::$suite); })+
+            $($(#[$attribute])* #[test] fn $suite() { $crate::run($crate::Flavor::MySql, stringify!($suite), $limit_s, super::$suite); })+
         }
         mod mariadb {
-            $(#[test] fn $suite() { $crate::run($crate::Flavor::MariaDb, stringify!($suite), $limit_s, super::$suite); })+
+            $($(#[$attribute])* #[test] fn $suite() { $crate::run($crate::Flavor::MariaDb, stringify!($suite), $limit_s, super::$suite); })+
         }
     };
 }

@@ -194,6 +194,7 @@ fn arguments(number: u32, address: &str, all: &str) -> Vec<String> {
         "loose-group-replication-bootstrap-group=OFF",
         "loose-group-replication-single-primary-mode=ON",
         "loose-group-replication-ssl-mode=DISABLED",
+        "loose-group-replication-recovery-use-ssl=OFF",
         "loose-group-replication-recovery-get-public-key=ON",
         "loose-group-replication-ip-allowlist=127.0.0.1/8",
         // A new primary serves nobody before it has what the old one acknowledged.
