@@ -284,6 +284,14 @@ impl Stack {
         &mut self.scanners[index]
     }
 
+    /// Process ids of every API and every scanner; `None` for one that has ended.
+    pub fn service_pids(&mut self) -> Vec<Option<u32>> {
+        let services = self.apis.iter_mut().chain(&mut self.scanners);
+        services
+            .map(|process| if matches!(process.exited(), Ok(None)) { process.pid() } else { None })
+            .collect()
+    }
+
     /// The simulator process.
     pub fn sim_process(&mut self) -> Option<&mut Process> {
         self.sim.as_mut()
