@@ -28,6 +28,21 @@ impl Site {
         apis: usize,
         scanners: usize,
     ) -> anyhow::Result<Site> {
+        let mut site = Site::open_empty(database, tuning, Profile::Debug).await?;
+        for _ in 0..apis {
+            site.stack.start_api().await?;
+        }
+        for _ in 0..scanners {
+            site.stack.start_scanner().await?;
+        }
+        Ok(site)
+    }
+
+    /// Starts the simulator alone; APIs and scanners will be of this build.
+    ///
+    /// # Errors
+    /// It does not get ready.
+    pub async fn open_empty(database: Database, tuning: Tuning, profile: Profile) -> anyhow::Result<Site> {
         let dir =
             xtask::target_dir().join("e2e").join(format!("{}-{}", database.flavor.slug(), database.schema));
         // Logs of an earlier run under the same process id would be taken for this one's.
@@ -36,18 +51,11 @@ impl Site {
             app_url: database.app_url.clone(),
             migrate_url: database.migrate_url.clone(),
             dir,
-            profile: Profile::Debug,
+            profile,
             sim_in_memory: false,
             tuning,
         };
-        let mut stack = Stack::start(options).await?;
-        for _ in 0..apis {
-            stack.start_api().await?;
-        }
-        for _ in 0..scanners {
-            stack.start_scanner().await?;
-        }
-        Ok(Site { database, stack })
+        Ok(Site { database, stack: Stack::start(options).await? })
     }
 
     /// The client application `shop`, at the first API process.
@@ -63,6 +71,11 @@ impl Site {
     /// An operator, at the first API process.
     pub fn operator(&self) -> ApiClient {
         self.client().with_key(Keys::OPERATOR)
+    }
+
+    /// Process ids of the services, to see that none has ended.
+    pub fn service_pids(&mut self) -> Vec<Option<u32>> {
+        self.stack.service_pids()
     }
 
     /// The simulator.

@@ -19,6 +19,7 @@ const MAY_KNOW: [(&str, &[&str], &[&str]); 11] = [
     ("flow-config", &["flow-core"], &[]),
     ("flow-adapters", &["flow-core", "flow-config"], &["flow-testkit", "pay-sim"]),
     ("flow-testkit", &["flow-core", "pay-sim"], &[]),
+    ("flow-model", &["flow-core", "flow-testkit"], &[]),
     // Drives the shipped entrances of both binaries, through their libraries, over fakes; nothing depends on it.
     (
         "flow-simulation",
@@ -75,7 +76,7 @@ const CORE_RULES: [(&[&str], &[&str]); 5] = [
     (&["create", "advance", "ports"], &["sqlx", "axum", "hyper", "reqwest", "MySqlStore", "crate::store"]),
     (&["create", "ports", "decisions"], &["tokio", "crate::advance", "crate::downstream"]),
     (&["advance"], &["axum", "tokio"]),
-    (&["downstream", "store"], &["axum", "hyper", "reqwest", "crate::advance", "crate::create"]),
+    (&["downstream", "store", "crash"], &["axum", "hyper", "reqwest", "crate::advance", "crate::create"]),
 ];
 
 #[test]

@@ -7,10 +7,12 @@
 //! - [`create`] takes requests; [`advance`] is the only code that changes a flow's state. Both know ports alone.
 //! - [`downstream`] keeps each wallet and business system behind its gate: concurrency, rate budget, breaker.
 //! - [`store`] is the MySQL implementation of the store port.
+//! - [`crash`] names the points at which the crash matrix kills a process; nothing of it is in a build that ships.
 
 pub mod advance;
 pub mod answer;
 pub mod cas;
+pub mod crash;
 pub mod create;
 pub mod decide;
 #[cfg(not(feature = "mutants"))]

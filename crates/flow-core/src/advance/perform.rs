@@ -2,6 +2,7 @@
 
 use super::Advancer;
 use crate::answer::{Answered, ChargeAnswer, Classified, ExecuteAnswer, FactAnswer, NoAnswer, RefundAnswer};
+use crate::crash::Spot;
 use crate::decide::{Action, Evidence};
 use crate::flow::{Flow, RefundReason};
 use crate::ids::DownstreamRef;
@@ -66,12 +67,12 @@ impl Advancer {
             not_after: flow.deadline,
         };
         let asked_at_ms = self.clock.monotonic_ms();
-        let call =
-            self.downstreams
-                .call_wallet(&flow.wallet, Action::Debit.as_str(), |wallet| async move {
-                    wallet.debit(&order).await
-                })
-                .await;
+        let call = self
+            .downstreams
+            .call_wallet(&flow.wallet, Spot::Debit, Action::Debit.as_str(), |wallet| async move {
+                wallet.debit(&order).await
+            })
+            .await;
         Performed::from_call(asked_at_ms, call, ChargeAnswer::None, Evidence::Debit)
     }
 
@@ -80,7 +81,7 @@ impl Advancer {
         let asked_at_ms = self.clock.monotonic_ms();
         let call = self
             .downstreams
-            .call_wallet(&flow.wallet, Action::QueryCharge.as_str(), |wallet| async move {
+            .call_wallet(&flow.wallet, Spot::Query, Action::QueryCharge.as_str(), |wallet| async move {
                 wallet.query(&number).await
             })
             .await;
@@ -92,7 +93,7 @@ impl Advancer {
         let asked_at_ms = self.clock.monotonic_ms();
         let call = self
             .downstreams
-            .call_wallet(&flow.wallet, Action::CloseCharge.as_str(), |wallet| async move {
+            .call_wallet(&flow.wallet, Spot::Close, Action::CloseCharge.as_str(), |wallet| async move {
                 wallet.close(&number).await
             })
             .await;
@@ -108,9 +109,12 @@ impl Advancer {
         };
         let call = self
             .downstreams
-            .call_business(&flow.business, Action::ExecuteThenReadFact.as_str(), |business| async move {
-                business.execute(&execution).await
-            })
+            .call_business(
+                &flow.business,
+                Spot::Execute,
+                Action::ExecuteThenReadFact.as_str(),
+                |business| async move { business.execute(&execution).await },
+            )
             .await;
         let executed = match call {
             Ok((answered, _)) => answered.answer,
@@ -125,7 +129,7 @@ impl Advancer {
         let asked_at_ms = self.clock.monotonic_ms();
         let call = self
             .downstreams
-            .call_business(&flow.business, Action::ReadFact.as_str(), |business| async move {
+            .call_business(&flow.business, Spot::Fact, Action::ReadFact.as_str(), |business| async move {
                 business.fact(&target).await
             })
             .await;
@@ -146,7 +150,7 @@ impl Advancer {
         let asked_at_ms = self.clock.monotonic_ms();
         let call = self
             .downstreams
-            .call_wallet(&flow.wallet, Action::Refund.as_str(), |wallet| async move {
+            .call_wallet(&flow.wallet, Spot::Refund, Action::Refund.as_str(), |wallet| async move {
                 wallet.refund(&order).await
             })
             .await;
@@ -158,7 +162,7 @@ impl Advancer {
         let asked_at_ms = self.clock.monotonic_ms();
         let call = self
             .downstreams
-            .call_wallet(&flow.wallet, Action::QueryRefund.as_str(), |wallet| async move {
+            .call_wallet(&flow.wallet, Spot::QueryRefund, Action::QueryRefund.as_str(), |wallet| async move {
                 wallet.query_refund(&number).await
             })
             .await;

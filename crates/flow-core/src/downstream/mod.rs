@@ -18,6 +18,7 @@ pub use breaker::{Breaker, BreakerLimits, Pass};
 pub use budget::{Budget, BudgetLimits};
 
 use crate::answer::{Answered, Classified, NoAnswer, UnavailableCause};
+use crate::crash::{Spot, around};
 use crate::decide::Rules;
 use crate::flow::Flow;
 use crate::ids::DownstreamName;
@@ -104,13 +105,14 @@ impl Downstreams {
         }
     }
 
-    /// Calls a wallet through its gate.
+    /// Calls a wallet through its gate, between the crash points of its spot.
     ///
     /// # Errors
     /// [`NoAnswer::Unavailable`] when the call was not made.
     pub async fn call_wallet<A, F>(
         &self,
         name: &DownstreamName,
+        spot: Spot,
         action: &'static str,
         call: impl FnOnce(Arc<dyn Wallet>) -> F,
     ) -> Result<(Answered<A>, u32), NoAnswer>
@@ -119,16 +121,17 @@ impl Downstreams {
         F: Future<Output = Answered<A>>,
     {
         let entry = self.wallets.get(name).ok_or(NOT_CONFIGURED)?;
-        entry.gate.call(action, || call(Arc::clone(&entry.port))).await
+        entry.gate.call(spot, action, || call(Arc::clone(&entry.port))).await
     }
 
-    /// Calls a business system through its gate.
+    /// Calls a business system through its gate, between the crash points of its spot.
     ///
     /// # Errors
     /// [`NoAnswer::Unavailable`] when the call was not made.
     pub async fn call_business<A, F>(
         &self,
         name: &DownstreamName,
+        spot: Spot,
         action: &'static str,
         call: impl FnOnce(Arc<dyn Business>) -> F,
     ) -> Result<(Answered<A>, u32), NoAnswer>
@@ -137,7 +140,7 @@ impl Downstreams {
         F: Future<Output = Answered<A>>,
     {
         let entry = self.businesses.get(name).ok_or(NOT_CONFIGURED)?;
-        entry.gate.call(action, || call(Arc::clone(&entry.port))).await
+        entry.gate.call(spot, action, || call(Arc::clone(&entry.port))).await
     }
 }
 
@@ -225,6 +228,7 @@ impl Gate {
 
     async fn call<A, F>(
         &self,
+        spot: Spot,
         action: &'static str,
         call: impl FnOnce() -> F,
     ) -> Result<(Answered<A>, u32), NoAnswer>
@@ -240,7 +244,7 @@ impl Gate {
             }
         };
         let started_ms = self.clock.monotonic_ms();
-        let answered = call().await;
+        let answered = around!(spot, call().await);
         let ended_ms = self.clock.monotonic_ms();
         let took_ms = u32::try_from(ended_ms - started_ms).unwrap_or(u32::MAX);
         if let Some(pass) = permit.pass.take() {

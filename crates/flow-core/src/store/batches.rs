@@ -8,6 +8,7 @@ use serde::Serialize;
 use sqlx::MySqlConnection;
 
 use super::writes::{BindRow, CasRow, CreateRow};
+use crate::crash::{Spot, around};
 
 fn json<T: Serialize>(rows: &[&T]) -> Result<String, sqlx::Error> {
     serde_json::to_string(rows).map_err(|error| sqlx::Error::Encode(Box::new(error)))
@@ -18,7 +19,7 @@ pub(super) async fn create_many(
     connection: &mut MySqlConnection,
     rows: &[&CreateRow],
 ) -> Result<u64, sqlx::Error> {
-    let done = sqlx::query!(
+    let done = around!(Spot::CreateMany, sqlx::query!(
         "INSERT INTO internal_pay_flow \
            (id, user_id, scene, biz_key, attempt_no, trade_order_no, refund_order_no, status, version, amount, \
             currency, biz_deadline_time, wallet_name, business_name, biz_context, caller_id, idempotency_key, \
@@ -49,7 +50,7 @@ pub(super) async fn create_many(
         json(rows)?
     )
     .execute(connection)
-    .await?;
+    .await)?;
     Ok(done.rows_affected())
 }
 
@@ -58,7 +59,7 @@ pub(super) async fn bind_many(
     connection: &mut MySqlConnection,
     rows: &[&BindRow],
 ) -> Result<u64, sqlx::Error> {
-    let done = sqlx::query!(
+    let done = around!(Spot::BindMany, sqlx::query!(
         "INSERT INTO pay_request_key (caller_id, idempotency_key, fingerprint, flow_id, created_at) \
          SELECT v.caller, v.request_key, v.fingerprint, v.flow_id, NOW(3) \
          FROM JSON_TABLE(?, '$[*]' COLUMNS ( \
@@ -70,14 +71,14 @@ pub(super) async fn bind_many(
         json(rows)?
     )
     .execute(connection)
-    .await?;
+    .await)?;
     Ok(done.rows_affected())
 }
 
 /// Many compare-and-swaps of different flows. Answers how many rows were as expected; if fewer than were given, which
 /// of them is not told, and the caller rolls back.
 pub(super) async fn cas_many(connection: &mut MySqlConnection, rows: &[&CasRow]) -> Result<u64, sqlx::Error> {
-    let done = sqlx::query!(
+    let done = around!(Spot::CasMany, sqlx::query!(
         "UPDATE JSON_TABLE(?, '$[*]' COLUMNS ( \
             id BIGINT PATH '$.id', \
             from_status VARCHAR(24) CHARACTER SET ascii COLLATE ascii_bin PATH '$.from_status' ERROR ON ERROR, \
@@ -137,7 +138,7 @@ pub(super) async fn cas_many(connection: &mut MySqlConnection, rows: &[&CasRow])
         json(rows)?
     )
     .execute(connection)
-    .await?;
+    .await)?;
     Ok(done.rows_affected())
 }
 
@@ -147,7 +148,7 @@ pub(super) async fn moved_on(
     connection: &mut MySqlConnection,
     rows: &[&CasRow],
 ) -> Result<Vec<i64>, sqlx::Error> {
-    sqlx::query_scalar!(
+    around!(Spot::MovedOn, sqlx::query_scalar!(
         "SELECT v.id AS `id!` \
          FROM JSON_TABLE(?, '$[*]' COLUMNS ( \
             id BIGINT PATH '$.id', \
@@ -160,5 +161,5 @@ pub(super) async fn moved_on(
         json(rows)?
     )
     .fetch_all(connection)
-    .await
+    .await)
 }

@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 use sqlx::MySqlConnection;
 
 use super::migrate::MIGRATIONS;
+use crate::crash::{Spot, around};
 
 /// Something about a server that is checked at start. Its name is what `insist_on` takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -132,19 +133,24 @@ struct Facts {
 
 /// Everything that is weak about the server behind a connection.
 pub(super) async fn weaknesses(connection: &mut MySqlConnection) -> Result<Vec<Weakness>, sqlx::Error> {
-    let told = sqlx::query!(
-        "SELECT VERSION() AS `version!`, @@GLOBAL.sql_mode AS `sql_mode!: String`, \
+    let told = around!(
+        Spot::StartSettings,
+        sqlx::query!(
+            "SELECT VERSION() AS `version!`, @@GLOBAL.sql_mode AS `sql_mode!: String`, \
            CAST(@@GLOBAL.innodb_flush_log_at_trx_commit AS CHAR) AS `flush_log!: String`, \
            CAST(@@GLOBAL.sync_binlog AS CHAR) AS `sync_binlog!: String`, \
            CAST(@@GLOBAL.log_bin AS CHAR) AS `log_bin!: String`, \
            CAST(@@GLOBAL.binlog_format AS CHAR) AS `binlog_format!: String`, \
            CAST(@@GLOBAL.read_only AS CHAR) AS `read_only!: String`"
-    )
-    .fetch_one(&mut *connection)
-    .await?;
+        )
+        .fetch_one(&mut *connection)
+        .await
+    )?;
     // Exists on servers built with Galera alone.
-    let galera =
-        sqlx::query!("SHOW GLOBAL VARIABLES LIKE 'wsrep_on'").fetch_optional(&mut *connection).await?;
+    let galera = around!(
+        Spot::StartGalera,
+        sqlx::query!("SHOW GLOBAL VARIABLES LIKE 'wsrep_on'").fetch_optional(&mut *connection).await
+    )?;
     let mut weak = judge(Facts {
         version: told.version,
         sql_mode: told.sql_mode,
@@ -234,8 +240,10 @@ fn guards_in(sql: &str) -> Vec<GuardTrigger> {
 
 /// What is wrong with the guard triggers, if anything.
 async fn guards_wrong(connection: &mut MySqlConnection) -> Result<Option<String>, sqlx::Error> {
-    let listing =
-        sqlx::query_scalar!("SELECT flow_guard_triggers() AS `listing: String`").fetch_one(connection).await;
+    let listing = around!(
+        Spot::StartGuards,
+        sqlx::query_scalar!("SELECT flow_guard_triggers() AS `listing: String`").fetch_one(connection).await
+    );
     let listing = match listing {
         Ok(listing) => listing.unwrap_or_default(),
         Err(error @ sqlx::Error::Database(_)) => {

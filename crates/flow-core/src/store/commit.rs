@@ -7,6 +7,7 @@ use sqlx::{Executor as _, MySqlConnection};
 use super::batches;
 use super::errors::Failure;
 use super::queue::{Pending, Write};
+use crate::crash::{Spot, around};
 
 /// How a commit of many ended.
 pub(super) enum Batch {
@@ -52,7 +53,7 @@ pub(super) async fn commit_many(connection: &mut MySqlConnection, wave: &[Pendin
     let binds: Vec<_> = wave.iter().filter_map(|pending| pending.write.as_bind()).collect();
     let swaps: Vec<_> = wave.iter().filter_map(|pending| pending.write.as_cas()).collect();
     let alone = swaps.is_empty() && (creates.is_empty() || binds.is_empty());
-    if !alone && let Err(error) = connection.execute("BEGIN").await {
+    if !alone && let Err(error) = around!(Spot::Begin, connection.execute("BEGIN").await) {
         return Batch::Failed(Failure::of(error));
     }
     let mut ended = Batch::Committed;
@@ -86,17 +87,19 @@ fn judged(answer: Result<u64, sqlx::Error>, wanted: usize, kind: Kind) -> Batch 
 
 /// Ends the transaction as its statements ended.
 async fn end(connection: &mut MySqlConnection, ended: Batch) -> Batch {
-    let statement = match &ended {
-        Batch::Committed => "COMMIT",
-        Batch::Short | Batch::RowFailed(_) | Batch::Contended => "ROLLBACK",
-        Batch::Failed(failure) if !failure.spoils_connection() => "ROLLBACK",
+    let (spot, statement) = match &ended {
+        Batch::Committed => (Spot::Commit, "COMMIT"),
+        Batch::Short | Batch::RowFailed(_) | Batch::Contended => (Spot::Rollback, "ROLLBACK"),
+        Batch::Failed(failure) if !failure.spoils_connection() => (Spot::Rollback, "ROLLBACK"),
         // The transaction dies with the connection.
         Batch::Failed(_) | Batch::Unknown => return ended,
     };
-    match connection.execute(statement).await {
+    match around!(spot, connection.execute(statement).await) {
         Ok(_) => ended,
         Err(error) => match Failure::of(error) {
             Failure::Contended => Batch::Contended,
+            // Became read-only meanwhile: the server has rolled it back, and says so.
+            failure @ Failure::ReadOnly => Batch::Failed(failure),
             // An outage in the middle of a commit: nobody's defect, and the callers look again.
             failure @ (Failure::ConnectionLost(_) | Failure::NotConnected(_)) => {
                 tracing::warn!(
@@ -106,8 +109,7 @@ async fn end(connection: &mut MySqlConnection, ended: Batch) -> Batch {
                 );
                 Batch::Unknown
             }
-            failure @ (Failure::ReadOnly
-            | Failure::Overloaded(_)
+            failure @ (Failure::Overloaded(_)
             | Failure::Taken(_)
             | Failure::Refused(_)
             | Failure::Unexpected(_)) => {

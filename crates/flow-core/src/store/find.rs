@@ -4,6 +4,7 @@ use sqlx::{MySql, QueryBuilder};
 
 use super::reads::Reader;
 use super::rows::{self, FlowRow};
+use crate::crash::Spot;
 use crate::ids::FlowId;
 use crate::ports::{FlowFilter, FlowPage, StoreError};
 
@@ -28,7 +29,7 @@ impl Reader {
         let wanted_rows = limit_rows.clamp(1, MAX_PAGE_ROWS);
         let filter = filter.clone();
         let found: Vec<FlowRow> = self
-            .run(move |connection| {
+            .run(Spot::Find, move |connection| {
                 let mut statement = statement(&filter, before_id, wanted_rows + 1);
                 Box::pin(async move { statement.build_query_as().fetch_all(connection).await })
             })

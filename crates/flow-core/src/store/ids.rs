@@ -6,6 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use sqlx::MySqlConnection;
 
+use crate::crash::{Spot, around};
+
 /// The ids that this process took and has not used.
 #[derive(Debug, Default)]
 pub(super) struct IdBlocks {
@@ -42,19 +44,25 @@ pub(super) async fn take_block(
     connection: &mut MySqlConnection,
     block_rows: u32,
 ) -> Result<Range<i64>, sqlx::Error> {
-    let done = sqlx::query!(
-        "UPDATE flow_id_block SET next_id = LAST_INSERT_ID(next_id) + ? WHERE id = 1",
-        block_rows
-    )
-    .execute(&mut *connection)
-    .await?;
+    let done = around!(
+        Spot::TakeBlock,
+        sqlx::query!(
+            "UPDATE flow_id_block SET next_id = LAST_INSERT_ID(next_id) + ? WHERE id = 1",
+            block_rows
+        )
+        .execute(&mut *connection)
+        .await
+    )?;
     if done.rows_affected() != 1 {
         return Err(sqlx::Error::RowNotFound);
     }
     // Asked for apart: the answer to an UPDATE of a table with triggers does not carry it.
-    let first = sqlx::query_scalar!("SELECT CAST(LAST_INSERT_ID() AS SIGNED) AS `first!`")
-        .fetch_one(connection)
-        .await?;
+    let first = around!(
+        Spot::BlockStart,
+        sqlx::query_scalar!("SELECT CAST(LAST_INSERT_ID() AS SIGNED) AS `first!`")
+            .fetch_one(connection)
+            .await
+    )?;
     Ok(first..first + i64::from(block_rows))
 }
 

@@ -10,6 +10,7 @@ use sqlx::{AssertSqlSafe, Connection as _, Executor as _, MySqlConnection};
 
 use super::connect::{Connector, Purpose};
 use super::options::{OptionsError, StoreOptions};
+use crate::crash::{Spot, around};
 
 /// The migrations of the workspace's `migrations/` folder, as of the build.
 pub(super) static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations");
@@ -224,12 +225,15 @@ struct Applied {
 }
 
 async fn applied(connection: &mut MySqlConnection) -> Result<Vec<Applied>, sqlx::Error> {
-    sqlx::query_as!(
-        Applied,
-        "SELECT version, checksum, success AS `success: bool` FROM _sqlx_migrations ORDER BY version"
+    around!(
+        Spot::StartSchema,
+        sqlx::query_as!(
+            Applied,
+            "SELECT version, checksum, success AS `success: bool` FROM _sqlx_migrations ORDER BY version"
+        )
+        .fetch_all(connection)
+        .await
     )
-    .fetch_all(connection)
-    .await
 }
 
 fn compare(applied: &[Applied]) -> Result<(), SchemaMismatch> {

@@ -32,10 +32,12 @@ pub use self::migrate::{MigrationError, MigrationStep, SchemaMismatch, migrate};
 pub use self::options::{OptionsError, StoreOptions};
 
 use self::connect::{Connector, DatabaseClock, Purpose};
+use self::lease::LockConnections;
 use self::queue::{Done, Write, WriteQueue};
 use self::reads::Reader;
 use self::writes::{BindRow, CasRow, CreateRow};
 use crate::cas::CasWrite;
+use crate::crash::Spot;
 use crate::flow::Flow;
 use crate::ids::{CallerId, FlowId, IdempotencyKey, Target, Version};
 use crate::ports::{
@@ -93,6 +95,7 @@ pub struct MySqlStore {
     reader: Reader,
     queue: WriteQueue,
     clock: Arc<DatabaseClock>,
+    lock_connections: LockConnections,
 }
 
 impl MySqlStore {
@@ -111,7 +114,8 @@ impl MySqlStore {
         let pool = connector.read_pool(options.read_connections);
         let reader = Reader::new(pool, connector.statement_limit(), Arc::clone(&clock));
         let queue = WriteQueue::start(&options, &connector);
-        let store = MySqlStore { connector, reader, queue, clock };
+        let lock_connections = LockConnections::default();
+        let store = MySqlStore { connector, reader, queue, clock, lock_connections };
         store
             .now()
             .await
@@ -124,7 +128,7 @@ impl MySqlStore {
     /// # Errors
     /// The outer one if the database could not be asked, the inner one if it has another schema.
     pub async fn schema_is_current(&self) -> Result<Result<(), SchemaMismatch>, StoreError> {
-        self.reader.run(|connection| Box::pin(migrate::schema_is_current(connection))).await
+        self.reader.run(Spot::Ready, |connection| Box::pin(migrate::schema_is_current(connection))).await
     }
 
     /// Takes no more writes, waits for those under way at most so long, and closes the connections. Says whether all
@@ -132,6 +136,7 @@ impl MySqlStore {
     pub async fn close(&self, limit: Duration) -> bool {
         let drained = self.queue.close(limit).await;
         drop(tokio::time::timeout(limit, self.reader.close()).await);
+        drop(tokio::time::timeout(limit, self.lock_connections.close()).await);
         drained
     }
 }
@@ -197,7 +202,7 @@ impl FlowStore for MySqlStore {
         partition: u32,
         partitions: u32,
     ) -> Result<Option<Box<dyn PartitionLease>>, StoreError> {
-        lease::try_lease(&self.connector, partition, partitions).await
+        lease::try_lease(&self.connector, &self.lock_connections, partition, partitions).await
     }
 
     async fn summarise_open(&self, attention_tries: u32) -> Result<Vec<StateSummary>, StoreError> {

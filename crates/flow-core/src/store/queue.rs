@@ -175,10 +175,15 @@ impl WriteQueue {
 
     fn hand_over(&self, pending: Pending) -> Result<(), StoreError> {
         let entrance = self.entrance.lock().unwrap_or_else(PoisonError::into_inner);
-        let reason = match entrance.as_ref().map(|entrance| entrance.try_send(pending)) {
-            Some(Ok(())) => return Ok(()),
-            Some(Err(mpsc::error::TrySendError::Full(_))) => "too many writes wait",
-            Some(Err(mpsc::error::TrySendError::Closed(_))) | None => "the store is closed",
+        let reason = match entrance.as_ref().map(|entrance| (entrance, entrance.try_send(pending))) {
+            Some((entrance, Ok(()))) => {
+                // Here too, and not only where writes are taken: a queue grows while nobody takes any.
+                let waiting = entrance.max_capacity() - entrance.capacity();
+                metrics::gauge!("store_queue_rows").set(u32::try_from(waiting).unwrap_or(u32::MAX));
+                return Ok(());
+            }
+            Some((_, Err(mpsc::error::TrySendError::Full(_)))) => "too many writes wait",
+            Some((_, Err(mpsc::error::TrySendError::Closed(_)))) | None => "the store is closed",
         };
         Err(StoreError::Unavailable { reason })
     }

@@ -13,6 +13,7 @@ use sqlx::{Connection as _, MySqlConnection};
 use super::connect::DatabaseClock;
 use super::errors::{Failure, not_connected};
 use super::rows::{self, EventRow, FlowRow};
+use crate::crash::{Spot, around};
 use crate::flow::Flow;
 use crate::ids::{CallerId, FlowId, IdempotencyKey, Target, Version};
 use crate::ports::{FlowEvent, Lookup, RequestRecord, ScanPage, Seen, StateSummary, StoreError};
@@ -67,20 +68,20 @@ impl Reader {
         self.pool.close().await;
     }
 
-    /// Runs one read in a task of its own. A read that met a dead connection is made once more on another: reading
+    /// Runs one read in a task of its own, between the crash points of its spot. A read that met a dead connection is made once more on another: reading
     /// twice changes nothing, and after a restart of the server every idle connection is dead.
-    pub(super) async fn run<T, R>(&self, read: R) -> Result<T, StoreError>
+    pub(super) async fn run<T, R>(&self, spot: Spot, read: R) -> Result<T, StoreError>
     where
         T: Send + 'static,
         R: for<'c> Fn(&'c mut MySqlConnection) -> Reading<'c, T> + Send + Sync + 'static,
     {
         let (pool, limit) = (self.pool.clone(), self.limit);
         let task = tokio::spawn(async move {
-            match attempt(&pool, limit, &read).await {
+            match attempt(&pool, limit, spot, &read).await {
                 Err(Attempt::Dead(error)) => {
                     tracing::debug!(%error, "a read met a dead connection; reading once more");
                     discard_dead(&pool, limit).await;
-                    attempt(&pool, limit, &read).await.map_err(Attempt::into_store_error)
+                    attempt(&pool, limit, spot, &read).await.map_err(Attempt::into_store_error)
                 }
                 Err(failed) => Err(failed.into_store_error()),
                 Ok(value) => Ok(value),
@@ -101,7 +102,9 @@ impl Reader {
 
     pub(super) async fn now(&self) -> Result<DateTime<Utc>, StoreError> {
         let now = self
-            .run(|connection| Box::pin(sqlx::query_scalar!("SELECT NOW(3) AS `now!`").fetch_one(connection)))
+            .run(Spot::Now, |connection| {
+                Box::pin(sqlx::query_scalar!("SELECT NOW(3) AS `now!`").fetch_one(connection))
+            })
             .await?
             .and_utc();
         self.clock.seen(now);
@@ -111,7 +114,7 @@ impl Reader {
     pub(super) async fn load(&self, flow_id: FlowId) -> Result<Seen<Option<Flow>>, StoreError> {
         let id = flow_id.get();
         let row = self
-            .run(move |connection| {
+            .run(Spot::Load, move |connection| {
                 Box::pin(
                     select_flow!("FROM internal_pay_flow f WHERE f.id = ?", "f.request_fingerprint", id)
                         .fetch_optional(connection),
@@ -136,7 +139,7 @@ impl Reader {
     ) -> Result<Seen<Lookup>, StoreError> {
         let (caller, key, target) = (caller.clone(), key.clone(), target.clone());
         let found = self
-            .run(move |connection| {
+            .run(Spot::LookUp, move |connection| {
                 Box::pin(
                     select_flow!(
                         "FROM (SELECT fingerprint, flow_id FROM pay_request_key \
@@ -176,7 +179,7 @@ impl Reader {
     /// Walks the index of open rows alone (`is_open`, `id`, `next_retry_time`): no row is touched, nothing is sorted.
     pub(super) async fn list_due_after(&self, page: ScanPage) -> Result<Vec<FlowId>, StoreError> {
         let ids = self
-            .run(move |connection| {
+            .run(Spot::ListDue, move |connection| {
                 Box::pin(
                     sqlx::query_scalar!(
                         "SELECT id FROM internal_pay_flow FORCE INDEX (idx_open_id_due) \
@@ -199,7 +202,7 @@ impl Reader {
 
     pub(super) async fn summarise_open(&self, attention_tries: u32) -> Result<Vec<StateSummary>, StoreError> {
         let rows = self
-            .run(move |connection| {
+            .run(Spot::Summarise, move |connection| {
                 Box::pin(
                     sqlx::query!(
                         "SELECT status AS `status!`, COUNT(*) AS `flows!`, \
@@ -238,7 +241,7 @@ impl Reader {
         let id = flow_id.get();
         let after = after.map_or(-1, |version| i64::try_from(version.0).unwrap_or(i64::MAX));
         let lines = self
-            .run(move |connection| {
+            .run(Spot::Events, move |connection| {
                 Box::pin(
                     sqlx::query_as!(
                         EventRow,
@@ -291,12 +294,13 @@ async fn discard_dead(pool: &MySqlPool, limit: Duration) {
     }
 }
 
-async fn attempt<T, R>(pool: &MySqlPool, limit: Duration, read: &R) -> Result<T, Attempt>
+async fn attempt<T, R>(pool: &MySqlPool, limit: Duration, spot: Spot, read: &R) -> Result<T, Attempt>
 where
     R: for<'c> Fn(&'c mut MySqlConnection) -> Reading<'c, T>,
 {
     let mut connection = pool.acquire().await.map_err(Attempt::NotConnected)?;
-    let failed = match tokio::time::timeout(limit, read(&mut connection)).await {
+    let answer = around!(spot, tokio::time::timeout(limit, read(&mut connection)).await);
+    let failed = match answer {
         Ok(Ok(value)) => return Ok(value),
         Ok(Err(error)) => match Failure::of(error) {
             Failure::ConnectionLost(error) => Attempt::Dead(error),

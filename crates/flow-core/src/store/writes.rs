@@ -8,6 +8,7 @@ use serde::Serialize;
 use sqlx::MySqlConnection;
 
 use crate::cas::{CasWrite, Change};
+use crate::crash::{Spot, around};
 use crate::decide::Transition;
 use crate::flow::{Flow, Trigger};
 use crate::ids::{FlowId, RefundOrderNo, TradeOrderNo, UserId, Version};
@@ -287,7 +288,7 @@ pub(super) async fn create_one(
     connection: &mut MySqlConnection,
     row: &CreateRow,
 ) -> Result<u64, sqlx::Error> {
-    let done = sqlx::query!(
+    let done = around!(Spot::CreateOne, sqlx::query!(
         "INSERT INTO internal_pay_flow \
            (id, user_id, scene, biz_key, attempt_no, trade_order_no, refund_order_no, status, version, amount, \
             currency, biz_deadline_time, wallet_name, business_name, biz_context, caller_id, idempotency_key, \
@@ -314,29 +315,32 @@ pub(super) async fn create_one(
         row.trace_id
     )
     .execute(connection)
-    .await?;
+    .await)?;
     Ok(done.rows_affected())
 }
 
 /// Binds one key.
 pub(super) async fn bind_one(connection: &mut MySqlConnection, row: &BindRow) -> Result<u64, sqlx::Error> {
-    let done = sqlx::query!(
-        "INSERT INTO pay_request_key (caller_id, idempotency_key, fingerprint, flow_id, created_at) \
+    let done = around!(
+        Spot::BindOne,
+        sqlx::query!(
+            "INSERT INTO pay_request_key (caller_id, idempotency_key, fingerprint, flow_id, created_at) \
          VALUES (?, ?, ?, ?, NOW(3))",
-        row.caller,
-        row.request_key,
-        row.fingerprint,
-        row.flow_id
-    )
-    .execute(connection)
-    .await?;
+            row.caller,
+            row.request_key,
+            row.fingerprint,
+            row.flow_id
+        )
+        .execute(connection)
+        .await
+    )?;
     Ok(done.rows_affected())
 }
 
 /// The compare-and-swap. No assignment reads a column that an earlier one has set: the server would show it the new
 /// value.
 pub(super) async fn cas_status(connection: &mut MySqlConnection, row: &CasRow) -> Result<u64, sqlx::Error> {
-    let done = sqlx::query!(
+    let done = around!(Spot::CasOne, sqlx::query!(
         "UPDATE internal_pay_flow SET \
            status = ?, version = ?, \
            next_retry_time = COALESCE(NOW(3) + INTERVAL ? * 1000 MICROSECOND, TIMESTAMP '9999-12-31 00:00:00'), \
@@ -398,6 +402,6 @@ pub(super) async fn cas_status(connection: &mut MySqlConnection, row: &CasRow) -
         row.version
     )
     .execute(connection)
-    .await?;
+    .await)?;
     Ok(done.rows_affected())
 }

@@ -133,6 +133,15 @@ impl ApiClient {
         self.send(self.http.get(format!("{}{path}", self.base)).bearer_auth(&self.key)).await
     }
 
+    /// `GET` of a path that answers with plain text.
+    ///
+    /// # Errors
+    /// No HTTP answer came, or one that says that something is wrong.
+    pub async fn get_text(&self, path: &str) -> anyhow::Result<String> {
+        let response = self.http.get(format!("{}{path}", self.base)).bearer_auth(&self.key).send().await?;
+        Ok(response.error_for_status()?.text().await?)
+    }
+
     /// `POST` to a path without a body.
     ///
     /// # Errors

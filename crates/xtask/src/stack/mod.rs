@@ -33,6 +33,8 @@ pub enum Profile {
     Debug,
     /// `target/release`.
     Release,
+    /// `target/crash-points`: the debug build with the product's crash points in it.
+    CrashPoints,
 }
 
 impl Profile {
@@ -41,6 +43,7 @@ impl Profile {
         match self {
             Self::Debug => "debug",
             Self::Release => "release",
+            Self::CrashPoints => "crash-points",
         }
     }
 
@@ -119,14 +122,14 @@ impl Stack {
         } else {
             args.extend(["--journal".to_owned(), self.options.dir.join("sim.journal").display().to_string()]);
         }
-        let process = Process::spawn(ProcessOptions {
+        let mut process = Process::spawn(ProcessOptions {
             name: "pay-sim".to_owned(),
             binary: self.options.profile.binary("pay-sim"),
             args,
             env: Vec::new(),
             log: self.options.dir.join("pay-sim.log"),
         })?;
-        let process = ready(process, &format!("http://127.0.0.1:{}/healthz", self.sim_port)).await?;
+        await_answer(&mut process, &format!("http://127.0.0.1:{}/healthz", self.sim_port)).await?;
         self.sim = Some(process);
         Ok(())
     }
@@ -138,8 +141,9 @@ impl Stack {
     pub async fn start_api(&mut self) -> anyhow::Result<usize> {
         let port = free_port()?;
         let index = self.apis.len();
-        let process = self.spawn_service("pay-api", index, port)?;
-        self.apis.push(ready(process, &format!("http://127.0.0.1:{port}/readyz")).await?);
+        let mut process = self.spawn_service("pay-api", index, port)?;
+        await_ready(&mut process, port).await?;
+        self.apis.push(process);
         self.api_ports.push(port);
         Ok(index)
     }
@@ -151,8 +155,9 @@ impl Stack {
     pub async fn start_scanner(&mut self) -> anyhow::Result<usize> {
         let port = free_port()?;
         let index = self.scanners.len();
-        let process = self.spawn_service("pay-scanner", index, port)?;
-        self.scanners.push(ready(process, &format!("http://127.0.0.1:{port}/readyz")).await?);
+        let mut process = self.spawn_service("pay-scanner", index, port)?;
+        await_ready(&mut process, port).await?;
+        self.scanners.push(process);
         self.scanner_ports.push(port);
         Ok(index)
     }
@@ -162,10 +167,17 @@ impl Stack {
     /// # Errors
     /// The new one did not get ready.
     pub async fn kill_and_restart_api(&mut self, index: usize) -> anyhow::Result<()> {
+        self.kill_and_respawn_api(index).await?;
+        await_ready(&mut self.apis[index], self.api_ports[index]).await
+    }
+
+    /// SIGKILL to an API process and a new one on the same port, which may not be ready yet, or may never be.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub async fn kill_and_respawn_api(&mut self, index: usize) -> anyhow::Result<()> {
         self.apis[index].kill().await?;
-        let process = self.spawn_service("pay-api", index, self.api_ports[index])?;
-        self.apis[index] =
-            ready(process, &format!("http://127.0.0.1:{}/readyz", self.api_ports[index])).await?;
+        self.apis[index] = self.spawn_service("pay-api", index, self.api_ports[index])?;
         Ok(())
     }
 
@@ -174,10 +186,17 @@ impl Stack {
     /// # Errors
     /// The new one did not get ready.
     pub async fn kill_and_restart_scanner(&mut self, index: usize) -> anyhow::Result<()> {
+        self.kill_and_respawn_scanner(index).await?;
+        await_ready(&mut self.scanners[index], self.scanner_ports[index]).await
+    }
+
+    /// SIGKILL to a scanner process and a new one on the same port, which may not be ready yet, or may never be.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub async fn kill_and_respawn_scanner(&mut self, index: usize) -> anyhow::Result<()> {
         self.scanners[index].kill().await?;
-        let port = self.scanner_ports[index];
-        let process = self.spawn_service("pay-scanner", index, port)?;
-        self.scanners[index] = ready(process, &format!("http://127.0.0.1:{port}/readyz")).await?;
+        self.scanners[index] = self.spawn_service("pay-scanner", index, self.scanner_ports[index])?;
         Ok(())
     }
 
@@ -247,7 +266,12 @@ impl Stack {
 
     /// The simulator's test surface.
     pub fn sim(&self) -> SimClient {
-        SimClient::new(format!("http://127.0.0.1:{}", self.sim_port))
+        SimClient::new(self.sim_url())
+    }
+
+    /// Base URL of the simulator.
+    pub fn sim_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.sim_port)
     }
 
     /// An API process.
@@ -258,6 +282,14 @@ impl Stack {
     /// A scanner process.
     pub fn scanner_process(&mut self, index: usize) -> &mut Process {
         &mut self.scanners[index]
+    }
+
+    /// Process ids of every API and every scanner; `None` for one that has ended.
+    pub fn service_pids(&mut self) -> Vec<Option<u32>> {
+        let services = self.apis.iter_mut().chain(&mut self.scanners);
+        services
+            .map(|process| if matches!(process.exited(), Ok(None)) { process.pid() } else { None })
+            .collect()
     }
 
     /// The simulator process.
@@ -304,7 +336,7 @@ impl Stack {
 
 /// A client for addresses of this machine. Connections are kept for less time than the services keep them, so that none
 /// is used just when its other end closes it.
-pub(crate) fn http_client(timeout: Duration) -> reqwest::Client {
+pub fn http_client(timeout: Duration) -> reqwest::Client {
     // Whoever comes second finds a provider installed, which is all that is wanted.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder()
@@ -316,7 +348,12 @@ pub(crate) fn http_client(timeout: Duration) -> reqwest::Client {
         .expect("a client without TLS files to read can always be built")
 }
 
-async fn ready(mut process: Process, url: &str) -> anyhow::Result<Process> {
+/// Waits until a service says that it is ready.
+async fn await_ready(process: &mut Process, port: u16) -> anyhow::Result<()> {
+    await_answer(process, &format!("http://127.0.0.1:{port}/readyz")).await
+}
+
+async fn await_answer(process: &mut Process, url: &str) -> anyhow::Result<()> {
     let client = http_client(Duration::from_secs(2));
     let patience = Patience::of(READY);
     while !patience.is_over() {
@@ -330,7 +367,7 @@ async fn ready(mut process: Process, url: &str) -> anyhow::Result<Process> {
         if let Ok(answer) = client.get(url).send().await
             && answer.status().is_success()
         {
-            return Ok(process);
+            return Ok(());
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
