@@ -232,7 +232,8 @@ impl Client {
             Err(_) | Ok(Err(_)) => "nothing: hangs up",
             Ok(Ok(Ok(Cancelled::Recorded(_) | Cancelled::Already(_)))) => {
                 if self.site.store.flow(flow_id).is_none_or(|flow| flow.cancel.is_none()) {
-                    self.site.broken(format!("told that cancelling flow {flow_id} is recorded, and it is not"));
+                    self.site
+                        .broken(format!("told that cancelling flow {flow_id} is recorded, and it is not"));
                 }
                 "cancelling is recorded"
             }
