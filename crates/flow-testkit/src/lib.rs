@@ -5,7 +5,7 @@
 //! - [`fakes`]: wallet and business over the simulator's pure state machine, with scripted faults.
 //! - [`conformance`]: one suite per port; the fakes here and every real adapter pass the same.
 //! - [`ledger_check`]: the invariants, as one function over rows, audit log and the downstream's ledger.
-//! - [`samples`]: valid values to start from.
+//! - [`samples`]: valid values to start from. [`seeds`]: inputs that the parsers must stand.
 //!
 //! Nothing here reads the wall clock or draws unseeded randomness: a run can be repeated exactly.
 
@@ -17,4 +17,5 @@ pub mod ledger_check;
 pub mod mem_store;
 pub mod samples;
 pub mod script;
+pub mod seeds;
 pub mod wake;
