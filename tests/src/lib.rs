@@ -6,12 +6,14 @@
 
 mod database;
 mod load;
+mod polite;
 mod site;
 mod socket;
 mod turn;
 
 pub use database::Database;
 pub use load::{Bought, Shop};
+pub use polite::pay_politely;
 pub use site::Site;
 pub use socket::{Socket, request_head};
 pub use turn::run;

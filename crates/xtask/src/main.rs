@@ -25,6 +25,10 @@ enum Command {
     Db(commands::db::Arguments),
     /// Provide both database servers, build, and run every test there is.
     Test(commands::test::Arguments),
+    /// Run every parser on mutated input, for a while each.
+    Fuzz(commands::fuzz::Arguments),
+    /// Hold a running API against the document that it serves.
+    Schemathesis(commands::schemathesis::Arguments),
     /// Bring the committed query metadata (.sqlx) up to date, or check that it is.
     Sqlx(commands::sqlx::Arguments),
 }
@@ -36,6 +40,8 @@ async fn main() -> ExitCode {
         Command::Bench(arguments) => commands::bench::run(arguments).await,
         Command::Db(arguments) => commands::db::run(arguments).await,
         Command::Test(arguments) => commands::test::run(arguments).await,
+        Command::Fuzz(arguments) => commands::fuzz::run(arguments).await,
+        Command::Schemathesis(arguments) => commands::schemathesis::run(arguments).await,
         Command::Sqlx(arguments) => commands::sqlx::run(arguments).await,
     };
     match ended {

@@ -4,5 +4,7 @@
 pub(crate) mod bench;
 pub(crate) mod db;
 pub(crate) mod demo;
+pub(crate) mod fuzz;
+pub(crate) mod schemathesis;
 pub(crate) mod sqlx;
 pub(crate) mod test;
