@@ -15,7 +15,7 @@ pub use database::Database;
 pub use load::{Bought, Shop};
 pub use polite::pay_politely;
 pub use site::Site;
-pub use socket::{Socket, request_head};
+pub use socket::{Socket, raise_file_limit, request_head};
 pub use turn::run;
 pub use xtask::db::Flavor;
 

@@ -1,9 +1,10 @@
 //! `cargo xtask schemathesis`: requests of every shape, made from the document that a running API serves, and everything it
 //! answers held against that document. Once as an application, once as somebody on call, once as an operator.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use serde_json::json;
 use tokio::process::Command;
 use xtask::db::{Flavor, Server, ServerOptions};
 use xtask::progress::{Phase, Stopwatch};
@@ -42,7 +43,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     outcome
 }
 
-async fn over(server: &Server, program: &PathBuf, arguments: &Arguments) -> anyhow::Result<()> {
+async fn over(server: &Server, program: &Path, arguments: &Arguments) -> anyhow::Result<()> {
     let phase = Phase::start("starting simulator and API");
     let dir = xtask::target_dir().join("schemathesis").join("run");
     let _ = std::fs::remove_dir_all(&dir);
@@ -53,7 +54,7 @@ async fn over(server: &Server, program: &PathBuf, arguments: &Arguments) -> anyh
     let mut stack = Stack::start(options).await?;
     stack.start_api().await?;
     phase.done();
-    let flows = some_flows(&stack.api(0)).await?;
+    let flows = some_flows(&stack).await?;
     let mut failed = Vec::new();
     for (who, key) in CALLERS {
         eprintln!("… asking as {who}");
@@ -69,13 +70,21 @@ async fn over(server: &Server, program: &PathBuf, arguments: &Arguments) -> anyh
     Ok(())
 }
 
-/// Flows to be read, cancelled and held: some that have ended, and one that is held.
-async fn some_flows(api: &ApiClient) -> anyhow::Result<Vec<String>> {
+/// Flows to be read, cancelled, held and pushed: some that have ended, and some that can not, since the wallet is away for
+/// their users.
+async fn some_flows(stack: &Stack) -> anyhow::Result<Vec<String>> {
+    const ENDED: u64 = 2;
+    const OPEN: u64 = 6;
     let mut flows = Vec::new();
-    for number in 1..=4 {
-        let payment = Payment::new(number, format!("contract:{number}"));
-        let paid = api.pay(&format!("contract-{number}"), &payment.body(), Some(if number == 4 { 0 } else { 10 })).await?;
-        anyhow::ensure!(matches!(paid.status, 201 | 202), "{} {}", paid.status, paid.body);
+    for user_id in 1..=ENDED + OPEN {
+        let ends = user_id <= ENDED;
+        if !ends {
+            let away = json!({ "calls": ["debit"], "user_id": user_id.to_string(), "fault": { "kind": "unavailable" } });
+            stack.sim().fault(away).await?;
+        }
+        let body = Payment::new(user_id, "contract").body();
+        let paid = stack.api(0).pay(&format!("contract-{user_id}"), &body, Some(if ends { 10 } else { 0 })).await?;
+        anyhow::ensure!(paid.status == if ends { 201 } else { 202 }, "{} {}", paid.status, paid.body);
         flows.push(paid.flow_id().to_owned());
     }
     Ok(flows)
@@ -83,7 +92,7 @@ async fn some_flows(api: &ApiClient) -> anyhow::Result<Vec<String>> {
 
 /// Whether everything was as documented.
 async fn ask(
-    program: &PathBuf,
+    program: &Path,
     api: &ApiClient,
     key: &str,
     flows: &[String],
