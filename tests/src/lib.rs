@@ -9,6 +9,7 @@ mod database;
 pub mod fault_proxy;
 mod load;
 mod paths;
+mod polite;
 mod site;
 mod socket;
 mod turn;
@@ -17,8 +18,9 @@ pub use crowd::{Accounts, Crowd, Manners, Tally};
 pub use database::Database;
 pub use load::{Bought, Shop};
 pub use paths::{Paths, local};
+pub use polite::pay_politely;
 pub use site::Site;
-pub use socket::{Socket, request_head};
+pub use socket::{Socket, raise_file_limit, request_head};
 pub use turn::run;
 pub use xtask::db::Flavor;
 

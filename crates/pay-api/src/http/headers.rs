@@ -1,6 +1,6 @@
-//! `Idempotency-Key` and `Prefer`.
+//! `Idempotency-Key`, `Prefer`, and headers that may be given once.
 
-use axum::http::{HeaderMap, HeaderName};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use flow_core::ids::IdempotencyKey;
 
 use crate::problem::{Code, Problem};
@@ -8,25 +8,38 @@ use crate::problem::{Code, Problem};
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 
+/// A header was given more than once, and which one counts would depend on who reads it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct GivenTwice;
+
+/// A header that may be given once, if it is there.
+pub(crate) fn only<'h>(
+    headers: &'h HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<&'h HeaderValue>, GivenTwice> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (value, None) => Ok(value),
+        (_, Some(_)) => Err(GivenTwice),
+    }
+}
+
 /// The request's key: 1 to 255 visible ASCII characters, bare or as a quoted string (RFC 8941). Both spellings are
 /// the same key.
 ///
 /// # Errors
 /// 400: missing, given twice, or not of its form.
-pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<IdempotencyKey, Problem> {
+pub fn idempotency_key(headers: &HeaderMap) -> Result<IdempotencyKey, Problem> {
     let invalid = |detail: String| Problem::new(Code::IdempotencyKeyInvalid, detail).at("Idempotency-Key");
-    let mut values = headers.get_all(&IDEMPOTENCY_KEY).iter();
-    let (value, more) = (values.next(), values.next());
-    let Some(value) = value else {
+    let given = only(headers, &IDEMPOTENCY_KEY)
+        .map_err(|GivenTwice| invalid("Idempotency-Key was given more than once".to_owned()))?;
+    let Some(value) = given else {
         return Err(Problem::new(
             Code::IdempotencyKeyMissing,
             "send an Idempotency-Key: a fresh one for every payment, the same one for every repetition of it",
         )
         .at("Idempotency-Key"));
     };
-    if more.is_some() {
-        return Err(invalid("Idempotency-Key was given more than once".to_owned()));
-    }
     let text = value
         .to_str()
         .map_err(|_| invalid("Idempotency-Key has characters other than visible ASCII".to_owned()))?
@@ -60,7 +73,7 @@ fn unquote(text: &str) -> Option<String> {
 
 /// The wait that `Prefer: wait=N` asks for, in milliseconds. A preference that cannot be read is ignored, as RFC 7240
 /// wants it.
-pub(crate) fn preferred_wait_ms(headers: &HeaderMap) -> Option<u64> {
+pub fn preferred_wait_ms(headers: &HeaderMap) -> Option<u64> {
     headers
         .get_all(&PREFER)
         .iter()
