@@ -9,7 +9,7 @@ use flow_core::advance::Cancelled;
 use flow_core::create::{CreateError, PaymentRequest, Taken};
 use flow_core::flow::{Flow, Trigger};
 use flow_core::ids::{Fingerprint, FlowId, TraceId};
-use flow_core::ports::{FlowStore as _, StoreError};
+use flow_core::ports::StoreError;
 use flow_core::state::State;
 use flow_testkit::samples;
 use tokio::time::timeout;
@@ -28,11 +28,20 @@ const MAX_PAYMENTS: u32 = 3;
 /// Most tries of one payment.
 const MAX_TRIES: u32 = 5;
 
+impl Known {
+    /// "Nothing was recorded" must be true, and stay so.
+    fn is_refused(&self) -> bool {
+        self.refused && self.flow.is_none() && !self.in_doubt && !self.key_is_taken
+    }
+}
+
 /// One client's life.
 pub(crate) struct Client {
     pub(crate) site: Arc<Site>,
     pub(crate) cast: Arc<Cast>,
     pub(crate) plan: ClientPlan,
+    /// Requests of which it was told for sure that nothing was recorded, and that it did not try again.
+    pub(crate) refused: Vec<PaymentRequest>,
 }
 
 /// What a client knows of one payment.
@@ -49,8 +58,13 @@ struct Known {
 
 impl Client {
     /// Begins payments until it has what it wants, or has had enough.
-    pub(crate) async fn live(self) {
+    pub(crate) async fn live(mut self) -> Vec<PaymentRequest> {
         sleep_ms(self.plan.start_ms).await;
+        self.payments().await;
+        self.refused
+    }
+
+    async fn payments(&mut self) {
         for number in 0..MAX_PAYMENTS {
             if self.site.is_calm() {
                 return;
@@ -58,7 +72,10 @@ impl Client {
             let mut draw = self.draw();
             let request = self.request(number, &mut draw);
             let known = self.pay(&request).await;
-            self.check_refusal(&request, &known).await;
+            self.refused.retain(|refused| refused.key != request.key);
+            if known.is_refused() {
+                self.refused.push(request.clone());
+            }
             let Some(flow_id) = known.flow else {
                 sleep_ms(draw.spread(10, 20_000)).await;
                 continue;
@@ -204,23 +221,6 @@ impl Client {
         settles
     }
 
-    /// "Nothing was recorded" must be true, and stay so.
-    async fn check_refusal(&self, request: &PaymentRequest, known: &Known) {
-        let told_nothing_is_there =
-            known.refused && known.flow.is_none() && !known.in_doubt && !known.key_is_taken;
-        if !told_nothing_is_there {
-            return;
-        }
-        // Past the network: this is the judge's look, not the client's.
-        self.site.time.sync();
-        let found = self.site.store.look_up(&request.caller, &request.key, &request.target).await;
-        let record = found.ok().and_then(|seen| seen.value.request);
-        if let Some(record) = record.filter(|record| record.fingerprint == request.fingerprint) {
-            let id = record.flow.id;
-            self.site.broken(format!("told that nothing was recorded, and flow {id} was"));
-        }
-    }
-
     async fn cancel(&self, flow_id: FlowId) {
         let mut draw = self.draw();
         let Some(api) = self.cast.api(draw.between(0, 9)) else { return };
@@ -230,8 +230,13 @@ impl Client {
         let Ok(mut started) = api.cancel(flow_id, samples::actor("shop"), call) else { return };
         let told = match timeout(Duration::from_millis(draw.spread(1, 8_000)), started.answer()).await {
             Err(_) | Ok(Err(_)) => "nothing: hangs up",
-            Ok(Ok(Ok(Cancelled::Recorded(_)))) => "cancelling is recorded",
-            Ok(Ok(Ok(Cancelled::Already(_)))) => "cancelling was recorded before",
+            Ok(Ok(Ok(Cancelled::Recorded(_) | Cancelled::Already(_)))) => {
+                if self.site.store.flow(flow_id).is_none_or(|flow| flow.cancel.is_none()) {
+                    self.site
+                        .broken(format!("told that cancelling flow {flow_id} is recorded, and it is not"));
+                }
+                "cancelling is recorded"
+            }
             Ok(Ok(Ok(Cancelled::TooLate(flow)))) => {
                 mind::cancel_late(&self.site, &flow);
                 "too late to cancel"

@@ -20,6 +20,8 @@ pub(crate) struct Plan {
     pub(crate) settings: AdvanceSettings,
     pub(crate) wallet_rules: WalletRules,
     pub(crate) business_rules: BusinessRules,
+    /// Whether the wallet can bar an order, whatever the rules say.
+    pub(crate) wallet_closes: bool,
     /// Whether the wallet itself refuses a debit after the deadline. One that does not must be able to close, or be
     /// given a grace that covers everything that can hold a debit up.
     pub(crate) wallet_honours_not_after: bool,
@@ -140,6 +142,8 @@ impl Plan {
         let (can_close, wallet_honours_not_after) =
             draw.pick(&[(true, true), (true, true), (true, false), (false, true), (false, false)]);
         let promised = can_close || wallet_honours_not_after;
+        // Now and then the configuration is wrong about the wallet.
+        let is_misjudged = draw.chance(100);
         let longest_late_ms = draw.spread(200, if promised { 900_000 } else { 20_000 });
         let longest_stall_ms = draw.spread(1_000, if promised { 300_000 } else { 15_000 });
         let longest_latency_ms = draw.pick(&[2, 20, 200, 2_000]);
@@ -151,8 +155,9 @@ impl Plan {
             page_rows: draw.pick(&[1, 2, 500]),
             round_interval_ms: draw.pick(&[500, 1_000, 5_000, 30_000]),
             settings: settings(draw),
+            wallet_closes: can_close,
             wallet_rules: WalletRules {
-                can_close,
+                can_close: can_close != (is_misjudged && (!can_close || wallet_honours_not_after)),
                 in_flight_grace_ms,
                 refund_tries_before_hold: draw.pick(&[2, 20]),
             },

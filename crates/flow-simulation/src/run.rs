@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use flow_core::create::PaymentRequest;
 use flow_core::flow::Flow;
 use flow_testkit::mutants::Subject;
 use tokio::task::JoinSet;
@@ -83,7 +84,8 @@ async fn play(setup: &Setup) -> Ran {
     for plan in site.plan.clients.clone() {
         site.trace().incident(plan.point);
         if !setup.left_out.contains(&plan.point) {
-            let client = Client { site: Arc::clone(&site), cast: Arc::clone(&cast), plan };
+            let (site, cast) = (Arc::clone(&site), Arc::clone(&cast));
+            let client = Client { site, cast, plan, refused: Vec::new() };
             clients.spawn(client.live());
         }
     }
@@ -98,9 +100,10 @@ async fn play(setup: &Setup) -> Ran {
     if site.plan.people_release {
         tokio::spawn(people::clear_up(Arc::clone(&site), Arc::clone(&cast)));
     }
-    settle(&site, &mut clients).await;
+    let refused = settle(&site, &mut clients).await;
     if !site.is_broken() {
         site.check_end();
+        site.check_refusals(&refused).await;
     }
     report(&site)
 }
@@ -115,21 +118,25 @@ async fn storm(site: &Site) {
     drop(tokio::time::timeout(Duration::from_millis(site.plan.storm_ms), end).await);
 }
 
-/// Waits until nobody has anything left to do, or for too long.
-async fn settle(site: &Site, clients: &mut JoinSet<()>) {
+/// Waits until nobody has anything left to do, or for too long. Returns what clients were told was not recorded.
+async fn settle(site: &Site, clients: &mut JoinSet<Vec<PaymentRequest>>) -> Vec<PaymentRequest> {
+    let mut refused = Vec::new();
     let limit_ms = site.time.now_ms() + PATIENCE_MS;
     while !site.is_broken() && site.time.now_ms() < limit_ms {
-        while clients.try_join_next().is_some() {}
+        while let Some(ended) = clients.try_join_next() {
+            refused.extend(ended.expect("a client that panics is a defect of the simulation"));
+        }
         if clients.is_empty() && is_quiet(site) {
             // Whoever stands still wakes up some day, with old news.
             sleep_ms(site.plan.longest_stall_ms + 30_000).await;
             if is_quiet(site) {
-                return;
+                break;
             }
         }
         let changed = site.changed.notified();
         drop(tokio::time::timeout(Duration::from_secs(60), changed).await);
     }
+    refused
 }
 
 fn is_quiet(site: &Site) -> bool {

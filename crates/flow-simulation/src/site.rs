@@ -53,10 +53,8 @@ impl Site {
         let store = MemStore::new(time.database.clone());
         store.set_subject(subject);
         let wallet = FakeWorld::new(time.wallet.clone());
-        let switches = pay_sim::ledger::Switches {
-            close_unsupported: !plan.wallet_rules.can_close,
-            ..Default::default()
-        };
+        let switches =
+            pay_sim::ledger::Switches { close_unsupported: !plan.wallet_closes, ..Default::default() };
         wallet.set_switches(switches);
         let business = FakeWorld::new(time.business.clone());
         Site {

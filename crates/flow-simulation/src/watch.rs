@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 
+use flow_core::create::PaymentRequest;
 use flow_core::flow::Flow;
 use flow_core::ids::FlowId;
-use flow_core::ports::Created;
+use flow_core::ports::{Created, FlowStore as _};
 use flow_core::state::State;
 use flow_testkit::ledger_check::{Invariant, OrderFacts, check_row, check_settled};
 use pay_sim::ledger::{Effect, OrderLedger};
@@ -146,6 +147,19 @@ impl Site {
         }
         self.check_numbers(&flows);
         self.check_debts(&flows);
+    }
+
+    /// What clients were told was not recorded, was not.
+    pub(crate) async fn check_refusals(&self, refused: &[PaymentRequest]) {
+        for request in refused {
+            // Past the network: this is the judge's look, not a client's.
+            let found = self.store.look_up(&request.caller, &request.key, &request.target).await;
+            let record = found.ok().and_then(|seen| seen.value.request);
+            if let Some(record) = record.filter(|record| record.fingerprint == request.fingerprint) {
+                let id = record.flow.id;
+                self.broken(format!("told that nothing was recorded, and flow {id} was"));
+            }
+        }
     }
 
     /// Nothing happened under a number that no flow has.
