@@ -233,7 +233,8 @@ pub fn next_action(flow: &Flow, entry: Entry, now: DateTime<Utc>) -> Action {
 /// What the evidence means for the flow that it was gathered for.
 ///
 /// `now` is the time *before* the question was sent: an answer tells how things were when it was given, not when it
-/// was heard, and an answer that took its time must not be read together with a clock that has moved on.
+/// was heard, and an answer that took its time must not be read together with a clock that has moved on. For an action
+/// that followed a query it is the time before the query, because the query's answer is part of what is concluded.
 pub fn decide(flow: &Flow, evidence: &Evidence, rules: &Rules, now: DateTime<Utc>) -> Decision {
     match (flow.state, evidence) {
         (State::WaitPay, Evidence::Entering) => Decision::Move(Transition::EnterPaying),

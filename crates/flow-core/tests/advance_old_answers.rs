@@ -10,7 +10,7 @@ use flow_core::flow::{Flow, Trigger};
 use flow_core::ports::{Created, FlowStore as _};
 use flow_core::state::State;
 use flow_testkit::clock::ManualClock;
-use flow_testkit::fakes::{Call, FakeWorld, Fault};
+use flow_testkit::fakes::{Call, FakeWorld, Fault, Switches};
 use flow_testkit::jitter::FixedJitter;
 use flow_testkit::ledger_check::{OrderFacts, assert_none, check};
 use flow_testkit::mem_store::MemStore;
@@ -139,6 +139,32 @@ async fn a_not_found_given_before_the_deadline_and_heard_after_the_grace_does_no
     assert_eq!(product.world.ledger(&flow.trade_order_no).charges, 1, "the charge happened in time");
     assert_ne!(flow.state, State::PayFail);
     product.assert_kept();
+}
+
+#[tokio::test]
+async fn a_refused_close_is_judged_by_the_time_of_the_query_before_it() {
+    // Configured as able to close, as by default; the wallet says otherwise only when it is asked to.
+    let product = Product::new(true);
+    product.world.set_switches(Switches { close_unsupported: true, ..Switches::default() });
+    let flow = product.created();
+    product.world.fail_next(Call::Debit, Fault::Late(UnknownCause::TimedOut));
+    product.advance(&flow).await;
+    let cancelled =
+        product.advancer.request_cancel(flow.id, &samples::actor("shop"), &by(Trigger::Sync)).await;
+    cancelled.expect("the store is up");
+    product.clock.advance_ms(ms_until(&product.clock, flow.deadline) - 1);
+    // The debit arrives, in time, right after the wallet said that it knows no such order. We hear that after the
+    // grace, and only then ask to close.
+    let (world, clock) = (product.world.clone(), product.clock.clone());
+    product.world.script().after_next(Call::Query, move || {
+        world.deliver_late();
+        clock.advance_ms(GRACE_MS + 1);
+    });
+    let flow = product.advance(&flow).await;
+    assert_eq!(product.world.ledger(&flow.trade_order_no).charges, 1, "the charge happened in time");
+    assert_ne!(flow.state, State::PayFail);
+    product.assert_kept();
+    assert_eq!(product.advance(&flow).await.state, State::Refunded);
 }
 
 #[tokio::test]

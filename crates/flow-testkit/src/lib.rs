@@ -5,6 +5,7 @@
 //! - [`fakes`]: wallet and business over the simulator's pure state machine, with scripted faults.
 //! - [`conformance`]: one suite per port; the fakes here and every real adapter pass the same.
 //! - [`ledger_check`]: the invariants, as one function over rows, audit log and the downstream's ledger.
+//! - [`mutants`]: deliberate faults that the model check and the simulation must find.
 //! - [`samples`]: valid values to start from.
 //!
 //! Nothing here reads the wall clock or draws unseeded randomness: a run can be repeated exactly.
@@ -15,6 +16,7 @@ pub mod fakes;
 pub mod jitter;
 pub mod ledger_check;
 pub mod mem_store;
+pub mod mutants;
 pub mod samples;
 pub mod script;
 pub mod wake;

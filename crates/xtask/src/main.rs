@@ -23,12 +23,16 @@ enum Command {
     Demo(commands::demo::Arguments),
     /// Measure the product beside references on the same machine.
     Bench(commands::bench::Arguments),
+    /// Pay at full load while calls go wrong and processes are killed, for as long as asked; then check everything.
+    Soak(commands::soak::Arguments),
     /// Start a private database server, print its URL and keep it until Ctrl-C.
     Db(commands::db::Arguments),
     /// Provide both database servers, build, and run every test there is.
     Test(commands::test::Arguments),
     /// Kill real processes before and after every statement and call, and print what became of each payment.
     CrashMatrix(commands::crash_matrix::Arguments),
+    /// Visit every state of small worlds, and show that every deliberate fault is noticed.
+    Model(commands::model::Arguments),
     /// Bring the committed query metadata (.sqlx) up to date, or check that it is.
     Sqlx(commands::sqlx::Arguments),
 }
@@ -38,9 +42,11 @@ async fn main() -> ExitCode {
     let ended = match Arguments::parse().command {
         Command::Demo(arguments) => commands::demo::run(arguments).await,
         Command::Bench(arguments) => commands::bench::run(arguments).await,
+        Command::Soak(arguments) => commands::soak::run(arguments).await,
         Command::Db(arguments) => commands::db::run(arguments).await,
         Command::Test(arguments) => commands::test::run(arguments).await,
         Command::CrashMatrix(arguments) => commands::crash_matrix::run(arguments).await,
+        Command::Model(arguments) => commands::model::run(arguments).await,
         Command::Sqlx(arguments) => commands::sqlx::run(arguments).await,
     };
     match ended {

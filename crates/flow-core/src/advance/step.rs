@@ -42,11 +42,15 @@ impl Advancer {
     ) -> Result<StepEnd, AdvanceError> {
         let rules = self.downstreams.rules(&seat.flow);
         let mut action = first;
+        let mut asked_first_ms = None;
         for _ in 0..MAX_ACTIONS_PER_STEP {
             let performed = self.perform(&seat.flow, action).await;
             let now = seat.now(&*self.clock);
             let evidence = evidence_of(call, action, &performed);
-            match decide(&seat.flow, &performed.evidence, &rules, seat.at(performed.asked_at_ms)) {
+            // What a second answer means may rest on the first one ("no such order", before a close that is refused),
+            // so both are judged by the time before the step's first question.
+            let asked_at_ms = *asked_first_ms.get_or_insert(performed.asked_at_ms);
+            match decide(&seat.flow, &performed.evidence, &rules, seat.at(asked_at_ms)) {
                 // The question was asked in time, but the answer came too late for starting anything.
                 Decision::Follow(Action::Debit) if !seat.flow.may_cause_effects(now) => {
                     return Ok(StepEnd::StartOver);

@@ -1,6 +1,7 @@
 //! The sole right to sweep one partition: a named lock of the database, held by a connection. A process that dies, or
 //! loses its connection, loses the lock in the same moment.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,6 +13,36 @@ use super::errors::{Failure, not_connected};
 use crate::crash::{Spot, around};
 use crate::ports::{PartitionLease, StoreError};
 
+/// Most connections kept for the next locks; a process sweeps few partitions at once.
+const MAX_KEPT: usize = 16;
+
+/// Connections that hold no lock and may take the next one: a round that found nothing to do costs no connect.
+#[derive(Debug, Clone, Default)]
+pub(super) struct LockConnections(Arc<Mutex<Vec<MySqlConnection>>>);
+
+impl LockConnections {
+    fn take(&self) -> Option<MySqlConnection> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+
+    /// Keeps a connection whose last answer was complete and that holds no lock.
+    fn keep(&self, connection: MySqlConnection) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < MAX_KEPT {
+            kept.push(connection);
+        }
+    }
+
+    /// Closes what is kept.
+    pub(super) async fn close(&self) {
+        let kept = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        for connection in kept {
+            // Politeness alone; the server notices a closed socket as well.
+            drop(connection.close().await);
+        }
+    }
+}
+
 /// A lock on a connection of its own. Dropped without a release, it closes the connection, and the server frees the
 /// lock.
 struct NamedLock {
@@ -19,6 +50,7 @@ struct NamedLock {
     limit: Duration,
     /// Taken out while a statement is under way, so that a cancelled call leaves no connection half read: it closes it.
     connection: Option<MySqlConnection>,
+    connections: LockConnections,
 }
 
 /// The lock's name. Locks are the server's, not a schema's, and at most 64 characters long.
@@ -30,42 +62,62 @@ fn lock_name(schema: &str, partition: u32, partitions: u32) -> String {
 /// Tries to take the lock; `None` while another connection has it.
 pub(super) async fn try_lease(
     connector: &Connector,
+    connections: &LockConnections,
     partition: u32,
     partitions: u32,
 ) -> Result<Option<Box<dyn PartitionLease>>, StoreError> {
-    let connector = connector.clone();
+    let (connector, connections) = (connector.clone(), connections.clone());
     // In a task of its own, like every use of a connection.
     let task = tokio::spawn(async move {
-        let limit = connector.statement_limit();
-        let mut connection = connector.open(Purpose::Hold).await.map_err(|error| not_connected(&error))?;
-        let taking = async {
-            let schema = around!(
-                Spot::LeaseSchema,
-                sqlx::query_scalar!("SELECT DATABASE() AS `schema!`").fetch_one(&mut connection).await
-            )?;
-            let name = lock_name(&schema, partition, partitions);
-            let got = around!(
-                Spot::LeaseTake,
-                sqlx::query_scalar!("SELECT CAST(GET_LOCK(?, 0) AS SIGNED) AS `got`", name)
-                    .fetch_one(&mut connection)
-                    .await
-            )?;
-            Ok((name, got == Some(1)))
-        };
-        match tokio::time::timeout(limit, taking).await {
-            Ok(Ok((name, true))) => Ok(Some(NamedLock { name, limit, connection: Some(connection) })),
-            Ok(Ok((_, false))) => {
-                // Not ours to keep; an unclean goodbye would do as well.
-                drop(tokio::time::timeout(limit, connection.close()).await);
-                Ok(None)
+        // A kept connection may have died meanwhile; that says nothing about the server, so a new one is asked.
+        while let Some(connection) = connections.take() {
+            match take_lock(&connector, &connections, connection, partition, partitions).await {
+                Err(StoreError::Unavailable { .. }) => {}
+                taken => return taken,
             }
-            Ok(Err(error)) => Err(Failure::of(error).of_read()),
-            Err(_) => Err(StoreError::Unavailable { reason: "taking the sweep's lock took too long" }),
         }
+        let connection = connector.open(Purpose::Hold).await.map_err(|error| not_connected(&error))?;
+        take_lock(&connector, &connections, connection, partition, partitions).await
     });
     match task.await {
         Ok(taken) => Ok(taken?.map(|lock| Box::new(lock) as Box<dyn PartitionLease>)),
         Err(_) => Err(StoreError::Unavailable { reason: "taking the sweep's lock was abandoned" }),
+    }
+}
+
+async fn take_lock(
+    connector: &Connector,
+    connections: &LockConnections,
+    mut connection: MySqlConnection,
+    partition: u32,
+    partitions: u32,
+) -> Result<Option<NamedLock>, StoreError> {
+    let limit = connector.statement_limit();
+    let taking = async {
+        let schema = around!(
+            Spot::LeaseSchema,
+            sqlx::query_scalar!("SELECT DATABASE() AS `schema!`").fetch_one(&mut connection).await
+        )?;
+        let name = lock_name(&schema, partition, partitions);
+        let got = around!(
+            Spot::LeaseTake,
+            sqlx::query_scalar!("SELECT CAST(GET_LOCK(?, 0) AS SIGNED) AS `got`", name)
+                .fetch_one(&mut connection)
+                .await
+        )?;
+        Ok((name, got == Some(1)))
+    };
+    match tokio::time::timeout(limit, taking).await {
+        Ok(Ok((name, true))) => {
+            let connections = connections.clone();
+            Ok(Some(NamedLock { name, limit, connection: Some(connection), connections }))
+        }
+        Ok(Ok((_, false))) => {
+            connections.keep(connection);
+            Ok(None)
+        }
+        Ok(Err(error)) => Err(Failure::of(error).of_read()),
+        Err(_) => Err(StoreError::Unavailable { reason: "taking the sweep's lock took too long" }),
     }
 }
 
@@ -103,16 +155,17 @@ impl PartitionLease for NamedLock {
 
     async fn release(mut self: Box<Self>) {
         let Some(mut connection) = self.connection.take() else { return };
-        let leaving = async {
+        let releasing = async {
             around!(
                 Spot::LeaseRelease,
                 sqlx::query_scalar!("SELECT CAST(RELEASE_LOCK(?) AS SIGNED) AS `released`", self.name)
                     .fetch_one(&mut connection)
                     .await
-            )?;
-            connection.close().await
+            )
         };
-        if !matches!(tokio::time::timeout(self.limit, leaving).await, Ok(Ok(()))) {
+        if matches!(tokio::time::timeout(self.limit, releasing).await, Ok(Ok(Some(1)))) {
+            self.connections.keep(connection);
+        } else {
             tracing::debug!(lock = self.name, "the sweep's lock was left to the closed connection");
         }
     }

@@ -32,6 +32,7 @@ pub use self::migrate::{MigrationError, MigrationStep, SchemaMismatch, migrate};
 pub use self::options::{OptionsError, StoreOptions};
 
 use self::connect::{Connector, DatabaseClock, Purpose};
+use self::lease::LockConnections;
 use self::queue::{Done, Write, WriteQueue};
 use self::reads::Reader;
 use self::writes::{BindRow, CasRow, CreateRow};
@@ -94,6 +95,7 @@ pub struct MySqlStore {
     reader: Reader,
     queue: WriteQueue,
     clock: Arc<DatabaseClock>,
+    lock_connections: LockConnections,
 }
 
 impl MySqlStore {
@@ -112,7 +114,8 @@ impl MySqlStore {
         let pool = connector.read_pool(options.read_connections);
         let reader = Reader::new(pool, connector.statement_limit(), Arc::clone(&clock));
         let queue = WriteQueue::start(&options, &connector);
-        let store = MySqlStore { connector, reader, queue, clock };
+        let lock_connections = LockConnections::default();
+        let store = MySqlStore { connector, reader, queue, clock, lock_connections };
         store
             .now()
             .await
@@ -133,6 +136,7 @@ impl MySqlStore {
     pub async fn close(&self, limit: Duration) -> bool {
         let drained = self.queue.close(limit).await;
         drop(tokio::time::timeout(limit, self.reader.close()).await);
+        drop(tokio::time::timeout(limit, self.lock_connections.close()).await);
         drained
     }
 }
@@ -198,7 +202,7 @@ impl FlowStore for MySqlStore {
         partition: u32,
         partitions: u32,
     ) -> Result<Option<Box<dyn PartitionLease>>, StoreError> {
-        lease::try_lease(&self.connector, partition, partitions).await
+        lease::try_lease(&self.connector, &self.lock_connections, partition, partitions).await
     }
 
     async fn summarise_open(&self, attention_tries: u32) -> Result<Vec<StateSummary>, StoreError> {

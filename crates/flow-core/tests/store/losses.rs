@@ -13,6 +13,7 @@ on_both_servers!(
     dead_idle_connections_are_replaced,
     a_read_that_hangs_is_given_up_and_its_connection_with_it,
     a_lease_is_lost_with_its_connection,
+    leases_that_come_and_go_share_a_connection,
     a_full_queue_refuses_at_once,
     closing_waits_for_what_was_handed_over,
 );
@@ -94,6 +95,25 @@ async fn a_lease_is_lost_with_its_connection(schema: Schema) {
         store.try_lease(0, 2).await.unwrap().is_some()
     })
     .await;
+}
+
+async fn leases_that_come_and_go_share_a_connection(schema: Schema) {
+    let store = schema.store().await;
+    store.try_lease(0, 2).await.unwrap().expect("nobody has it").release().await;
+    let mut root = schema.root().await;
+    let connections =
+        "SELECT CAST(id AS SIGNED) FROM information_schema.processlist WHERE db = DATABASE() ORDER BY id";
+    let before: Vec<i64> = sqlx::query_scalar(connections).fetch_all(&mut root).await.unwrap();
+    for partition in [0, 1].repeat(10) {
+        store.try_lease(partition, 2).await.unwrap().expect("nobody has it").release().await;
+    }
+    let after: Vec<i64> = sqlx::query_scalar(connections).fetch_all(&mut root).await.unwrap();
+    assert_eq!(before, after, "no connection came or went");
+
+    // All of them dead: the next lease finds out, and is taken on a new one.
+    kill(&mut root, "TRUE").await;
+    let mut lease = store.try_lease(1, 2).await.unwrap().expect("nobody has it");
+    assert!(lease.still_held().await);
 }
 
 async fn a_full_queue_refuses_at_once(schema: Schema) {

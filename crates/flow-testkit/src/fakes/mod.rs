@@ -11,12 +11,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use flow_core::ids::{TradeOrderNo, UserId};
 use flow_core::money::Money;
-use pay_sim::ledger::{OrderLedger, Switches, World};
+use pay_sim::ledger::{OrderLedger, World};
 
 use crate::clock::ManualClock;
 use crate::script::Script;
 pub use business::FakeBusiness;
 pub use fault::{Call, Fault, Lie};
+pub use pay_sim::ledger::Switches;
 pub use wallet::FakeWallet;
 
 /// Both systems behind one lock. Clones share it.

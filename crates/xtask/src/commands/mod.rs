@@ -5,5 +5,7 @@ pub(crate) mod bench;
 pub(crate) mod crash_matrix;
 pub(crate) mod db;
 pub(crate) mod demo;
+pub(crate) mod model;
+pub(crate) mod soak;
 pub(crate) mod sqlx;
 pub(crate) mod test;

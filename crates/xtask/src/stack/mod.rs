@@ -266,7 +266,12 @@ impl Stack {
 
     /// The simulator's test surface.
     pub fn sim(&self) -> SimClient {
-        SimClient::new(format!("http://127.0.0.1:{}", self.sim_port))
+        SimClient::new(self.sim_url())
+    }
+
+    /// Base URL of the simulator.
+    pub fn sim_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.sim_port)
     }
 
     /// An API process.
@@ -323,7 +328,7 @@ impl Stack {
 
 /// A client for addresses of this machine. Connections are kept for less time than the services keep them, so that none
 /// is used just when its other end closes it.
-pub(crate) fn http_client(timeout: Duration) -> reqwest::Client {
+pub fn http_client(timeout: Duration) -> reqwest::Client {
     // Whoever comes second finds a provider installed, which is all that is wanted.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder()

@@ -1,5 +1,6 @@
 //! The simulator's test surface: faults, balances, the ledger.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -132,6 +133,16 @@ impl SimClient {
         text.lines()
             .map(|line| serde_json::from_str(line).context("a line of the ledger is no JSON"))
             .collect()
+    }
+
+    /// How many calls of each kind have reached the simulator so far.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn call_totals(&self) -> anyhow::Result<BTreeMap<String, u64>> {
+        let url = format!("{}/ledger/summary", self.base);
+        let summary: Value = self.http.get(url).send().await?.error_for_status()?.json().await?;
+        serde_json::from_value(summary["calls"].clone()).context("the summary counts no calls")
     }
 
     /// Waits until the simulator has seen so many calls of an order.

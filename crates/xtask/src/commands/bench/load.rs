@@ -9,6 +9,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::{AssertSqlSafe, Connection as _};
 use xtask::progress::Stopwatch;
 
+use super::calls::Calls;
 use super::statements::Statements;
 
 /// What a load came to.
@@ -82,11 +83,13 @@ pub(super) trait Worker: Send + 'static {
 }
 
 /// The product's statements for one payment, issued one after the other on a connection of its own: one read, one
-/// insert, three compare-and-swaps, each its own commit.
+/// insert, three compare-and-swaps, each its own commit. With `calls`, the three downstream calls stand between them
+/// where the product makes them.
 pub(super) struct BareLoop {
     connection: MySqlConnection,
     statements: Arc<Statements>,
     ids: Arc<AtomicU64>,
+    calls: Option<Calls>,
 }
 
 impl BareLoop {
@@ -94,12 +97,18 @@ impl BareLoop {
         options: &MySqlConnectOptions,
         statements: &Arc<Statements>,
         ids: &Arc<AtomicU64>,
+        calls: Option<&Calls>,
     ) -> anyhow::Result<BareLoop> {
         let mut connection = MySqlConnection::connect_with(options).await?;
         sqlx::raw_sql("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
             .execute(&mut connection)
             .await?;
-        Ok(BareLoop { connection, statements: Arc::clone(statements), ids: Arc::clone(ids) })
+        Ok(BareLoop {
+            connection,
+            statements: Arc::clone(statements),
+            ids: Arc::clone(ids),
+            calls: calls.cloned(),
+        })
     }
 
     async fn look_up(&mut self, user: i64, key: &str) -> anyhow::Result<()> {
@@ -189,12 +198,20 @@ impl BareLoop {
 impl Worker for BareLoop {
     async fn once(&mut self) -> anyhow::Result<()> {
         let id = i64::try_from(self.ids.fetch_add(1, Ordering::Relaxed))?;
-        let user = 1 + id % 1_000_000;
+        // Other users than the API's payments have: the simulator knows both.
+        let user = 5_000_001 + id % 1_000_000;
         let key = format!("bench-{id}");
         self.look_up(user, &key).await?;
         self.create(id, user, &key).await?;
         self.cas(id, "WAIT_PAY", "PAYING", 0).await?;
+        let trade = trade_order_no(user, id);
+        if let Some(calls) = &self.calls {
+            calls.debit(&trade, user).await?;
+        }
         self.cas(id, "PAYING", "PAYED", 1).await?;
+        if let Some(calls) = &self.calls {
+            calls.execute_then_read_fact(&trade, user, &key).await?;
+        }
         self.cas(id, "PAYED", "BIZ_SUCCESS", 2).await
     }
 }

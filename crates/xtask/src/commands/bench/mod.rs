@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: what the product does on this machine, always beside a reference taken on the same server in the
 //! same run. Prints tables and keeps a JSON. Ratios carry over to other machines; absolute figures do not.
 
+mod calls;
 mod group_commit;
 mod load;
 mod memory;

@@ -1,4 +1,5 @@
-//! Payments a second through the API over an instant simulator, beside two ceilings on the same server.
+//! Payments a second through the API over an instant simulator, beside three references on the same server: the
+//! product's own statements, the same with the downstream calls that every such program must make, and shared commits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,6 +11,7 @@ use xtask::db::Server;
 use xtask::progress::Phase;
 use xtask::stack::{ApiClient, Payment, Schema, Stack, StackOptions, Tuning};
 
+use super::calls::Calls;
 use super::load::{BareLoop, Outcome, Worker, closed_loop};
 use super::statements::Statements;
 use super::{PROFILE, group_commit, memory};
@@ -22,7 +24,15 @@ pub(super) struct Measured {
     pub(super) memory: Value,
 }
 
-/// Runs the three programs one after the other at each concurrency, so that a drift of the machine hits them alike.
+/// One concurrency's outcomes.
+struct Row {
+    bare: Outcome,
+    calling: Outcome,
+    api: Outcome,
+    shared: Outcome,
+}
+
+/// Runs the four programs one after the other at each concurrency, so that a drift of the machine hits them alike.
 ///
 /// # Errors
 /// Anything that does not start, or a payment that does not end in `BIZ_SUCCESS`.
@@ -49,24 +59,30 @@ pub(super) async fn run(server: &Server, seconds: u64) -> anyhow::Result<Measure
     stack.start_scanner().await?;
     let at_rest = memory::read(&mut stack)?;
 
+    let calls = Calls::new(stack.sim_url());
     let ids = Arc::new(AtomicU64::new(1));
     let payments = Arc::new(AtomicU64::new(1));
     let mut rows = Vec::new();
     for concurrency in CONCURRENCY {
         let phase = Phase::start(format!(
-            "{concurrency} at once: bare statements, the API, shared commits; {seconds} s each"
+            "{concurrency} at once: bare statements, with calls, the API, shared commits; {seconds} s each"
         ));
         let bare = closed_loop(concurrency, seconds, async |_| {
-            BareLoop::connect(&bare_options, &statements, &ids).await
+            BareLoop::connect(&bare_options, &statements, &ids, None).await
         })
         .await
         .context("the bare loop")?;
+        let calling = closed_loop(concurrency, seconds, async |_| {
+            BareLoop::connect(&bare_options, &statements, &ids, Some(&calls)).await
+        })
+        .await
+        .context("the bare loop with calls")?;
         let api =
             closed_loop(concurrency, seconds, async |_| Ok(Payer::new(&stack.api(0), &payments))).await?;
         let shared =
             shared_commits(&bare_options, concurrency, seconds).await.context("the shared commits")?;
         phase.done();
-        rows.push((bare, api, shared));
+        rows.push(Row { bare, calling, api, shared });
     }
     let under_load = memory::read(&mut stack)?;
     print(&rows);
@@ -75,7 +91,9 @@ pub(super) async fn run(server: &Server, seconds: u64) -> anyhow::Result<Measure
     Ok(Measured {
         throughput: rows
             .iter()
-            .map(|(bare, api, shared)| json!({ "bare": bare, "api": api, "shared": shared }))
+            .map(|Row { bare, calling, api, shared }| {
+                json!({ "bare": bare, "bare_with_calls": calling, "api": api, "shared": shared })
+            })
             .collect(),
         memory: json!({ "at_rest": at_rest, "under_load": under_load }),
     })
@@ -120,22 +138,26 @@ impl Worker for Payer {
     }
 }
 
-fn print(rows: &[(Outcome, Outcome, Outcome)]) {
+fn print(rows: &[Row]) {
     println!(
-        "\nPayments a second, p50/p99 in ms. API: three downstream calls over HTTP per payment, simulator and load on the same cores."
+        "\nPayments a second (p50/p99 in ms). Load, simulator, programs and server share the cores.\n\
+         bare: the product's own statements alone. with calls: the same, and the three downstream calls over HTTP.\n\
+         API: whole payments over HTTP. shared: one committer, multi-row statements, nothing checked."
     );
     println!(
-        "{:>4}  {:>24}  {:>24}  {:>24}  {:>10}  {:>12}",
-        "c", "own statements, bare", "through the API", "shared commits, bare", "API/bare", "API/shared"
+        "{:>3}  {:>19}  {:>19}  {:>19}  {:>19}  {:>8}  {:>14}  {:>10}",
+        "c", "bare", "with calls", "API", "shared", "API/bare", "API/with calls", "API/shared"
     );
-    for (bare, api, shared) in rows {
+    for Row { bare, calling, api, shared } in rows {
         println!(
-            "{:>4}  {:>24}  {:>24}  {:>24}  {:>10}  {:>12}",
+            "{:>3}  {:>19}  {:>19}  {:>19}  {:>19}  {:>8}  {:>14}  {:>10}",
             bare.concurrency,
             cell(bare),
+            cell(calling),
             cell(api),
             cell(shared),
             ratio(api.per_s, bare.per_s),
+            ratio(api.per_s, calling.per_s),
             ratio(api.per_s, shared.per_s),
         );
     }

@@ -1,0 +1,220 @@
+//! The worlds that are explored, and which of them is the home of which mutant.
+
+use flow_testkit::mutants::Mutant;
+
+use crate::time::{Deadline, Moment};
+use crate::world::{Closing, Fault, World};
+
+const NETWORK: &[Fault] = &[Fault::TimedOut, Fault::Twice, Fault::Crash];
+const EVERYTHING: &[Fault] = &[
+    Fault::TimedOut,
+    Fault::Twice,
+    Fault::Crash,
+    Fault::ReadLost,
+    Fault::Unavailable,
+    Fault::Deferred,
+    Fault::Refused,
+    Fault::WriteUnknown,
+];
+
+/// Nothing goes wrong, but the clocks run and two processes meet.
+const CALM: World = World::CALM;
+
+const NETWORK_ONCE: World = World {
+    name: "network",
+    about: "two processes; requests late, lost or doubled, answers lost, a process dies: one of these",
+    faults: 1,
+    kinds: NETWORK,
+    ..CALM
+};
+
+const ALONE: World = World {
+    name: "alone",
+    about: "one process; every fault of network, wallet, business and database: two of these",
+    processes: 1,
+    faults: 2,
+    kinds: EVERYTHING,
+    ..CALM
+};
+
+const CANCEL: World =
+    World { name: "cancel", about: "two processes; a cancellation at any time", cancel: true, ..CALM };
+
+const NO_CLOSE: World = World {
+    name: "no-close",
+    about: "two processes and a wallet that cannot close; one fault of the network",
+    closing: Closing::NotOffered,
+    last: Moment::Late,
+    faults: 1,
+    kinds: NETWORK,
+    ..CALM
+};
+
+const POOR: World = World {
+    name: "poor",
+    about: "two processes; the balance may not cover it; a second attempt",
+    poor: true,
+    requests: 1,
+    clients: 1,
+    ..CALM
+};
+
+const DEFERRED: World = World {
+    name: "deferred",
+    about: "two processes; wallet and business accept now and carry out later, or refuse for now: one of these",
+    faults: 1,
+    kinds: &[Fault::Deferred, Fault::Refused],
+    ..CALM
+};
+
+const OUTAGE: World = World {
+    name: "outage",
+    about: "two processes; questions without an answer, calls refused for load: one of these",
+    last: Moment::Late,
+    faults: 1,
+    kinds: &[Fault::ReadLost, Fault::Unavailable],
+    ..CALM
+};
+
+const LIES: World = World {
+    name: "lies",
+    about: "two processes; the wallet charges another amount, the business contradicts itself: one of these",
+    faults: 1,
+    kinds: &[Fault::Lie],
+    ..CALM
+};
+
+const RIVAL: World = World {
+    name: "rival",
+    about: "two processes; another order takes the benefit at any time",
+    faults: 1,
+    kinds: &[Fault::Rival],
+    ..CALM
+};
+
+const WRITES: World = World {
+    name: "writes",
+    about: "two processes; a connection breaks during a write; a cancellation at any time",
+    cancel: true,
+    faults: 1,
+    kinds: &[Fault::WriteUnknown],
+    ..CALM
+};
+
+const PEOPLE: World = World {
+    name: "people",
+    about: "two processes; an operator holds and releases; a cancellation at any time",
+    cancel: true,
+    faults: 1,
+    kinds: &[Fault::Hold],
+    ..CALM
+};
+
+const CLIENTS: World = World {
+    name: "clients",
+    about: "two clients ask three times for one target; one process; the balance may not cover it",
+    processes: 1,
+    clients: 2,
+    requests: 3,
+    first_exists: false,
+    poor: true,
+    cancel: true,
+    ..CALM
+};
+
+const SECOND_CHANCE: World = World {
+    name: "second-chance",
+    about: "one process; a second attempt with a later deadline, after the first was paid back",
+    processes: 1,
+    clients: 1,
+    requests: 1,
+    second: Deadline::Second,
+    last: Moment::SecondSettled,
+    faults: 1,
+    kinds: NETWORK,
+    ..CALM
+};
+
+/// Small enough for every test run.
+pub fn quick() -> Vec<World> {
+    vec![
+        CALM,
+        NETWORK_ONCE,
+        ALONE,
+        CANCEL,
+        NO_CLOSE,
+        POOR,
+        DEFERRED,
+        OUTAGE,
+        LIES,
+        RIVAL,
+        WRITES,
+        PEOPLE,
+        CLIENTS,
+        SECOND_CHANCE,
+    ]
+}
+
+/// All of them.
+pub fn all() -> Vec<World> {
+    let larger = [
+        World { name: "alone-4", faults: 4, cancel: true, ..ALONE },
+        World { name: "network-2", faults: 2, cancel: true, ..NETWORK_ONCE },
+        World { name: "storm-2", faults: 2, cancel: true, kinds: EVERYTHING, ..NETWORK_ONCE },
+        World { name: "no-close-2", faults: 2, cancel: true, ..NO_CLOSE },
+        World { name: "promised-only", closing: Closing::PromisedOnly, cancel: true, ..NO_CLOSE },
+        World { name: "three", processes: 3, ..CANCEL },
+        World { name: "three-network", processes: 3, ..NETWORK_ONCE },
+        World { name: "three-no-close", processes: 3, ..NO_CLOSE },
+        World { name: "poor-network", faults: 1, kinds: NETWORK, cancel: true, ..POOR },
+        World { name: "failing", failing: true, faults: 2, kinds: EVERYTHING, ..CALM },
+        World { name: "deferred-2", faults: 2, ..DEFERRED },
+        World { name: "outage-2", faults: 2, cancel: true, ..OUTAGE },
+        World {
+            name: "rival-network",
+            faults: 2,
+            kinds: &[Fault::Rival, Fault::TimedOut, Fault::Twice, Fault::Crash],
+            ..RIVAL
+        },
+        World { name: "people-2", faults: 2, ..PEOPLE },
+        World { name: "clients-network", processes: 2, faults: 1, kinds: NETWORK, ..CLIENTS },
+        World { name: "second-2", processes: 2, cancel: true, ..SECOND_CHANCE },
+    ];
+    let mut worlds = quick();
+    worlds.extend(larger);
+    worlds
+}
+
+/// The world of this name.
+pub fn named(name: &str) -> Option<World> {
+    all().into_iter().find(|world| world.name == name)
+}
+
+/// The world that a mutant is looked for in.
+pub fn home_of(mutant: Mutant) -> World {
+    match mutant {
+        Mutant::DebitBeforePaying
+        | Mutant::NoNotAfter
+        | Mutant::NoSettleMargin
+        | Mutant::RefundUnread
+        | Mutant::HearingClock
+        | Mutant::RefundNotFoundIsRefunded
+        | Mutant::RefundForgotten
+        | Mutant::CasById => CALM,
+        Mutant::TimeoutIsFailure
+        | Mutant::NotFoundIsFailure
+        | Mutant::NewTradeNumber
+        | Mutant::NewRefundNumber
+        | Mutant::CloseUnconfirmed => NETWORK_ONCE,
+        Mutant::SkipQuery | Mutant::NoGrace | Mutant::LateFollow => NO_CLOSE,
+        Mutant::ProcessingIsCharged | Mutant::RefundProcessingIsRefunded | Mutant::RefundOnRejection => {
+            DEFERRED
+        }
+        Mutant::ReceiptUnchecked => LIES,
+        Mutant::UnavailableIsNotDone => OUTAGE,
+        Mutant::OwnerIgnored => RIVAL,
+        Mutant::LateCancel | Mutant::CancelIgnored | Mutant::CasWithoutVersion | Mutant::LostIsWon => CANCEL,
+        Mutant::UnknownIsWritten => WRITES,
+        Mutant::SecondWhileOpen | Mutant::SecondAfterSuccess => POOR,
+    }
+}
