@@ -38,3 +38,14 @@ macro_rules! on_both_servers {
         }
     };
 }
+
+/// The same on MySQL alone, as `mysql_only::NAME`: for what only it has, or what takes long and is no different on the
+/// other server.
+#[macro_export]
+macro_rules! on_mysql {
+    ($($(#[$attribute:meta])* $suite:ident within $limit_s:literal s;)+) => {
+        mod mysql_only {
+            $($(#[$attribute])* #[test] fn $suite() { $crate::run($crate::Flavor::MySql, stringify!($suite), $limit_s, super::$suite); })+
+        }
+    };
+}
