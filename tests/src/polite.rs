@@ -19,7 +19,12 @@ const FEWEST: usize = 20;
 ///
 /// # Errors
 /// A payment that was refused, did not end in success or took too long; or too few got through.
-pub async fn pay_politely(api: &ApiClient, name: &str, user_id: u64, over: &AtomicBool) -> anyhow::Result<()> {
+pub async fn pay_politely(
+    api: &ApiClient,
+    name: &str,
+    user_id: u64,
+    over: &AtomicBool,
+) -> anyhow::Result<()> {
     let shop = Shop::new(vec![api.clone()]);
     let mut latencies = Vec::new();
     for number in 0.. {

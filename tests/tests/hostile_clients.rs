@@ -145,12 +145,14 @@ async fn ends_while_running(api: &ApiClient, end: chrono::DateTime<chrono::Utc>)
 async fn out_of_reach(flavor: Flavor) -> anyhow::Result<()> {
     let site = Site::open(Database::shared(flavor, "reach").await?, Tuning::default(), 1, 1).await?;
     let (shop, kiosk, sim) = (site.client(), site.client().with_key(Keys::OTHER_CLIENT), site.sim());
-    let stuck = sim.fault(json!({ "calls": ["debit"], "user_id": "2", "fault": { "kind": "unavailable" } })).await?;
+    let stuck =
+        sim.fault(json!({ "calls": ["debit"], "user_id": "2", "fault": { "kind": "unavailable" } })).await?;
     let ended = shop.pay("key-1", &Payment::new(1, "secret:1").body(), Some(10)).await?;
     let open = shop.pay("key-2", &Payment::new(2, "secret:2").body(), Some(0)).await?;
     ensure!((ended.status, open.status) == (201, 202), "{} {}", ended.body, open.body);
     for number in 3..6 {
-        let own = kiosk.pay(&format!("own-{number}"), &Payment::new(number, "kiosk").body(), Some(10)).await?;
+        let own =
+            kiosk.pay(&format!("own-{number}"), &Payment::new(number, "kiosk").body(), Some(10)).await?;
         ensure!(own.status == 201, "{} {}", own.status, own.body);
     }
     by_id(&kiosk, &[&ended, &open]).await?;
@@ -245,7 +247,10 @@ async fn by_search(site: &Site, kiosk: &ApiClient, foreign: &[&Reply]) -> anyhow
         let strangers: Vec<String> = listed(&page).into_iter().filter(|id| !own.contains(id)).collect();
         ensure!(strangers.is_empty(), "{query} shows {strangers:?}");
         let on = page.text("cursor");
-        ensure!(on.is_empty() || own.iter().any(|id| id == on), "{query}: the cursor {on} is of another's flow");
+        ensure!(
+            on.is_empty() || own.iter().any(|id| id == on),
+            "{query}: the cursor {on} is of another's flow"
+        );
     }
     eprintln!("{} searches", queries.len());
     Ok(())
@@ -272,7 +277,12 @@ async fn by_key_and_target(kiosk: &ApiClient, foreign: &Reply) -> anyhow::Result
         let payment = Payment { amount, ..Payment::new(1, "secret:1") };
         let refused = kiosk.pay(&format!("take-{amount}"), &payment.body(), Some(5)).await?;
         let code = refused.text("code");
-        ensure!((refused.status, code) == (409, "target_of_other_caller"), "{} {}", refused.status, refused.body);
+        ensure!(
+            (refused.status, code) == (409, "target_of_other_caller"),
+            "{} {}",
+            refused.status,
+            refused.body
+        );
         let all = format!("{} {:?}", refused.body, refused.headers);
         for secret in [foreign.text("trade_order_no"), "BIZ_SUCCESS", "\"flow_id\""] {
             ensure!(!all.contains(secret), "{all} tells {secret}");

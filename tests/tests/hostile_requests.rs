@@ -42,7 +42,8 @@ fn status(answer: &str) -> anyhow::Result<Option<u16>> {
     if answer.is_empty() {
         return Ok(None);
     }
-    let code = answer.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).and_then(|code| code.parse().ok());
+    let code =
+        answer.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).and_then(|code| code.parse().ok());
     Ok(Some(code.with_context(|| format!("no status: {answer}"))?))
 }
 
@@ -55,7 +56,8 @@ async fn exchange(api: &ApiClient, bytes: &[u8]) -> anyhow::Result<String> {
 
 /// Many, one long one, all together, a long name, a long path: each is told so, and the next client is served.
 async fn oversized_headers(api: &ApiClient) -> anyhow::Result<()> {
-    let get = |path: &str, lines: &str| request_head(api, "GET", path, &format!("Connection: close\r\n{lines}"));
+    let get =
+        |path: &str, lines: &str| request_head(api, "GET", path, &format!("Connection: close\r\n{lines}"));
     for (what, allowed) in [
         ("many", get("/healthz", &"X-A: b\r\n".repeat(50))),
         ("a long one", get("/healthz", &format!("X-A: {}\r\n", "b".repeat(7_000)))),
@@ -90,7 +92,10 @@ async fn still_served(api: &ApiClient) -> anyhow::Result<()> {
 /// Two lengths of one body: whichever is believed, what lies between them is never answered as a request.
 async fn smuggled(api: &ApiClient) -> anyhow::Result<()> {
     let body = Payment::new(66, "smuggled").body().to_string();
-    let lines = format!("Idempotency-Key: smuggled\r\nContent-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+    let lines = format!(
+        "Idempotency-Key: smuggled\r\nContent-Type: application/json\r\nContent-Length: {}\r\n",
+        body.len()
+    );
     let inner = request_head(api, "POST", "/payments", &lines) + &body;
     let short = format!("0\r\n\r\n{inner}");
     let whole = short.len();
@@ -123,9 +128,12 @@ async fn smuggled(api: &ApiClient) -> anyhow::Result<()> {
         ensure!(status(&answer)?.is_none_or(|status| (400..500).contains(&status)), "{head:?}: {answer}");
     }
     let old = format!("POST /payment-flows/1/cancel HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n{short}");
-    for odd in [old.as_str(), "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "CONNECT api:80 HTTP/1.1\r\nHost: api\r\n\r\n"] {
+    for odd in
+        [old.as_str(), "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "CONNECT api:80 HTTP/1.1\r\nHost: api\r\n\r\n"]
+    {
         let answer = exchange(api, odd.as_bytes()).await?;
-        let refused = answer.is_empty() || answer.starts_with("HTTP/1.1 4") || answer.starts_with("HTTP/1.0 4");
+        let refused =
+            answer.is_empty() || answer.starts_with("HTTP/1.1 4") || answer.starts_with("HTTP/1.0 4");
         ensure!(refused && answer.matches("HTTP/1.").count() <= 1, "{odd:?}: {answer}");
     }
     still_served(api).await
@@ -152,11 +160,16 @@ async fn endless_bodies(api: &ApiClient) -> anyhow::Result<()> {
 /// Sends the head of a payment, then the same bytes again and again; what is answered before the connection is ended.
 async fn endless(api: &ApiClient, again: Vec<u8>, pause: Duration) -> anyhow::Result<String> {
     let mut socket = Socket::open(api).await?;
-    let lines = "Idempotency-Key: endless\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n";
+    let lines =
+        "Idempotency-Key: endless\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n";
     socket.send(request_head(api, "POST", "/payments", lines).as_bytes()).await?;
     let patience = Patience::of(CLOSED_WITHIN);
     while socket.send(&again).await.is_ok() {
-        ensure!(!patience.is_over(), "{:?} is still taken after {CLOSED_WITHIN:?}", String::from_utf8_lossy(&again[..again.len().min(20)]));
+        ensure!(
+            !patience.is_over(),
+            "{:?} is still taken after {CLOSED_WITHIN:?}",
+            String::from_utf8_lossy(&again[..again.len().min(20)])
+        );
         tokio::time::sleep(pause).await;
     }
     Ok(String::from_utf8_lossy(&socket.read_to_close(CLOSED_WITHIN).await?).into_owned())
@@ -166,8 +179,17 @@ async fn endless(api: &ApiClient, again: Vec<u8>, pause: Duration) -> anyhow::Re
 async fn wrong_chunks(api: &ApiClient) -> anyhow::Result<()> {
     let lines = "Idempotency-Key: chunks\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n";
     let head = request_head(api, "POST", "/payments", lines);
-    for body in ["FFFFFFFFFFFFFFFFF\r\n", "-1\r\n\r\n", "5\r\nabcdefgh\r\n0\r\n\r\n", "zz\r\n", "0x5\r\nabcde\r\n0\r\n\r\n", " 5\r\nabcde\r\n0\r\n\r\n"] {
-        let answer = exchange(api, format!("{head}{body}GET /healthz HTTP/1.1\r\nHost: api\r\n\r\n").as_bytes()).await?;
+    for body in [
+        "FFFFFFFFFFFFFFFFF\r\n",
+        "-1\r\n\r\n",
+        "5\r\nabcdefgh\r\n0\r\n\r\n",
+        "zz\r\n",
+        "0x5\r\nabcde\r\n0\r\n\r\n",
+        " 5\r\nabcde\r\n0\r\n\r\n",
+    ] {
+        let answer =
+            exchange(api, format!("{head}{body}GET /healthz HTTP/1.1\r\nHost: api\r\n\r\n").as_bytes())
+                .await?;
         ensure!(answer.matches("HTTP/1.1 ").count() <= 1, "{body:?}: {answer}");
         ensure!(matches!(status(&answer)?, None | Some(400 | 413)), "{body:?}: {answer}");
     }
@@ -193,10 +215,7 @@ async fn pipelined(api: &ApiClient) -> anyhow::Result<()> {
     }
     bytes += &request_head(api, "GET", "/healthz", "X-Request-Id: pipe-20\r\nConnection: close\r\n");
     let answer = exchange(api, bytes.as_bytes()).await?;
-    let ids: Vec<&str> = answer
-        .lines()
-        .filter_map(|line| line.strip_prefix("x-request-id: "))
-        .collect();
+    let ids: Vec<&str> = answer.lines().filter_map(|line| line.strip_prefix("x-request-id: ")).collect();
     let expected: Vec<String> = (0..=REQUESTS).map(|number| format!("pipe-{number}")).collect();
     ensure!(ids == expected, "{ids:?}");
     ensure!(answer.matches("HTTP/1.1 20").count() == REQUESTS + 1, "{answer}");
@@ -215,7 +234,8 @@ async fn idle_connections(flavor: Flavor) -> anyhow::Result<()> {
     let (over, here, most) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
     let idle = async {
         let patience = Patience::of(HELD_FOR);
-        let ends = join_all((0..IDLE).map(|number| idle(&api, number % 2 == 0, &patience, &here, &most))).await;
+        let ends =
+            join_all((0..IDLE).map(|number| idle(&api, number % 2 == 0, &patience, &here, &most))).await;
         over.store(true, Ordering::Relaxed);
         ends.into_iter().sum::<anyhow::Result<usize>>()
     };
@@ -229,7 +249,13 @@ async fn idle_connections(flavor: Flavor) -> anyhow::Result<()> {
 }
 
 /// Holds a connection, and another one whenever it is closed, until it is over; how many it had.
-async fn idle(api: &ApiClient, silent: bool, patience: &Patience, here: &AtomicUsize, most: &AtomicUsize) -> anyhow::Result<usize> {
+async fn idle(
+    api: &ApiClient,
+    silent: bool,
+    patience: &Patience,
+    here: &AtomicUsize,
+    most: &AtomicUsize,
+) -> anyhow::Result<usize> {
     let mut had = 0;
     while !patience.is_over() {
         let mut socket = Socket::open(api).await?;

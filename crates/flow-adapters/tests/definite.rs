@@ -216,7 +216,8 @@ fn lists_and_tables_in_place_of_objects_and_words_are_no_answers() {
         let answer = classify::charge(ChargeCall::Query, &trade, reply);
         assert!(matches!(answer.no_answer(), Some(NoAnswer::Unknown(_))), "{body}: {answer:?}");
     }
-    let fact = Reply { status: 200, retry_after_ms: None, body: br#"["NOT_DONE",null,"1","renew","card-77"]"# };
+    let fact =
+        Reply { status: 200, retry_after_ms: None, body: br#"["NOT_DONE",null,"1","renew","card-77"]"# };
     let answer = classify::fact(&target(USER, SCENE, KEY), fact);
     assert_eq!(answer.no_answer(), Some(NoAnswer::Unknown(UnknownCause::Unparsable)));
 }

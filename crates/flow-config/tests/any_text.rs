@@ -53,17 +53,28 @@ fn a_key_of_the_defaults() -> impl Strategy<Value = String> {
 /// A line that sets some key, known or not, to some value, fitting or not.
 fn entry() -> impl Strategy<Value = String> {
     let sections = vec![
-        "database", "wallets", "wallets.main", "businesses.main", "scenes.renew", "scenes.renew.currencies.CNY",
-        "scenes.s.currencies", "advance", "api", "scanner", "log", "\"a[9999999999999]\"",
+        "database",
+        "wallets",
+        "wallets.main",
+        "businesses.main",
+        "scenes.renew",
+        "scenes.renew.currencies.CNY",
+        "scenes.s.currencies",
+        "advance",
+        "api",
+        "scanner",
+        "log",
+        "\"a[9999999999999]\"",
     ];
     (prop::sample::select(sections), a_key_of_the_defaults(), arbitrary_value())
         .prop_map(|(section, key, value)| format!("{section}.{key} = {value}\n"))
 }
 
 fn variable() -> impl Strategy<Value = (String, String)> {
-    let known: Vec<String> = ["API__LISTEN", "WALLETS__MAIN__TIMEOUT_MS", "SCENES__RENEW__CURRENCIES__CNY__MAX_AMOUNT"]
-        .map(|name| format!("PAY__{name}"))
-        .into();
+    let known: Vec<String> =
+        ["API__LISTEN", "WALLETS__MAIN__TIMEOUT_MS", "SCENES__RENEW__CURRENCIES__CNY__MAX_AMOUNT"]
+            .map(|name| format!("PAY__{name}"))
+            .into();
     let name = prop_oneof![prop::sample::select(known), "PAY(__[A-Za-z0-9_.]{0,8}){0,5}"];
     (name, prop_oneof!["\\PC{0,20}", "-?[0-9]{1,20}"])
 }

@@ -19,7 +19,8 @@ fn near_misses() -> impl Strategy<Value = String> {
         "[0-9a-fA-F]{63,65}",
         "\\PC{0,20}",
         r#"\{"amount":-?[0-9]{1,20},"currency":"[A-Z]{1,3}"\}"#,
-        prop::sample::select(vec!["WAIT_PAY", "PAYED", "payed", "BIZ_SUCCESS", " PAYING"]).prop_map(str::to_owned),
+        prop::sample::select(vec!["WAIT_PAY", "PAYED", "payed", "BIZ_SUCCESS", " PAYING"])
+            .prop_map(str::to_owned),
     ]
 }
 

@@ -70,18 +70,31 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
 
 fn query() -> impl Strategy<Value = String> {
     let names = vec![
-        "user_id", "scene", "biz_key", "trade_order_no", "refund_order_no", "caller", "state", "open", "held",
-        "min_age_ms", "limit", "cursor", "sort",
+        "user_id",
+        "scene",
+        "biz_key",
+        "trade_order_no",
+        "refund_order_no",
+        "caller",
+        "state",
+        "open",
+        "held",
+        "min_age_ms",
+        "limit",
+        "cursor",
+        "sort",
     ];
     let values = prop_oneof![
         "[1-9][0-9]{0,20}",
         "0?[0-9]{1,3}",
         "(r_)?h2r_[0-9a-z]{1,13}_[0-9a-z]{1,13}",
         "[A-Za-z0-9_.%+-]{0,20}",
-        select(vec!["true", "false", "PAYED", "BIZ_SUCCESS", "shop", "game", "", "%00", "%FF", "1&"]).prop_map(str::to_owned),
+        select(vec!["true", "false", "PAYED", "BIZ_SUCCESS", "shop", "game", "", "%00", "%FF", "1&"])
+            .prop_map(str::to_owned),
     ];
-    prop::collection::vec((select(names), values), 0..4)
-        .prop_map(|pairs| pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&"))
+    prop::collection::vec((select(names), values), 0..4).prop_map(|pairs| {
+        pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&")
+    })
 }
 
 proptest! {

@@ -25,7 +25,8 @@ pub(crate) const TARGET: (&str, &str, &str) = ("1", "renew", "card-77");
 /// A status on the first line, a body behind it: how the fuzz targets' inputs are written.
 pub(crate) fn reply_in(input: &[u8]) -> (u16, &[u8]) {
     let end = input.iter().position(|byte| *byte == b'\n').unwrap_or(input.len());
-    let status = std::str::from_utf8(&input[..end]).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(200);
+    let status =
+        std::str::from_utf8(&input[..end]).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(200);
     (status, input.get(end + 1..).unwrap_or_default())
 }
 

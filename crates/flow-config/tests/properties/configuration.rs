@@ -41,11 +41,15 @@ pub(crate) fn check(folder: &Path, env: &[(String, String)], text: &str) {
         std::fs::write(&path, format!("database.url = \"{URL}\"\n{text}")).unwrap();
     }
     let loaded = Config::load(LoadOptions { file: Some(path.clone()), env: vars });
-    let tells_itself = text.contains(SECRET) || env.iter().any(|(name, value)| (name.clone() + value).contains(SECRET));
+    let tells_itself =
+        text.contains(SECRET) || env.iter().any(|(name, value)| (name.clone() + value).contains(SECRET));
     match loaded {
         Ok(config) => {
             hangs_together(&config);
-            assert!(tells_itself || !format!("{config:?}").contains(SECRET), "the password is shown: {config:?}");
+            assert!(
+                tells_itself || !format!("{config:?}").contains(SECRET),
+                "the password is shown: {config:?}"
+            );
         }
         Err(error) => {
             let shown = format!("{error} {error:?}");
@@ -54,7 +58,10 @@ pub(crate) fn check(folder: &Path, env: &[(String, String)], text: &str) {
                 ConfigError::Invalid(problems) => {
                     assert!(!problems.is_empty(), "refused without a word");
                     for problem in problems.iter() {
-                        assert!(!problem.key.is_empty() && !problem.text.is_empty(), "{problem:?} names no key");
+                        assert!(
+                            !problem.key.is_empty() && !problem.text.is_empty(),
+                            "{problem:?} names no key"
+                        );
                     }
                 }
                 ConfigError::Malformed { path: named, text } => {
@@ -74,7 +81,10 @@ fn hangs_together(config: &Config) {
         assert!(config.businesses.contains_key(&scene.business), "scene {name} has no business system");
         assert!(!scene.currencies.is_empty(), "scene {name} takes no money");
         for limits in scene.currencies.values() {
-            assert!(1 <= limits.min_amount && limits.min_amount <= limits.max_amount, "scene {name}: {limits:?}");
+            assert!(
+                1 <= limits.min_amount && limits.min_amount <= limits.max_amount,
+                "scene {name}: {limits:?}"
+            );
         }
     }
     let wallets = config.wallets.values().map(|wallet| &wallet.transport);

@@ -6,7 +6,7 @@
 use flow_core::answer::ErrorCode;
 use flow_core::ids::{
     Actor, BizKey, CallerId, DownstreamName, DownstreamRef, Fingerprint, FlowId, IdempotencyKey, OrderRef,
-    RefundOrderNo, Scene, TradeOrderNo, TraceId, UserId,
+    RefundOrderNo, Scene, TraceId, TradeOrderNo, UserId,
 };
 use flow_core::money::{Currency, Money};
 use flow_core::state::State;
@@ -50,8 +50,7 @@ fn is_id_in_base36(text: &str) -> bool {
 
 fn order_numbers(text: &str) {
     let parts: Vec<&str> = text.split('_').collect();
-    let is_trade =
-        matches!(parts[..], ["h2r", user, flow] if is_id_in_base36(user) && is_id_in_base36(flow));
+    let is_trade = matches!(parts[..], ["h2r", user, flow] if is_id_in_base36(user) && is_id_in_base36(flow));
     let is_refund =
         matches!(parts[..], ["r", "h2r", user, flow] if is_id_in_base36(user) && is_id_in_base36(flow));
     let trade = TradeOrderNo::try_from(text.to_owned());

@@ -90,8 +90,12 @@ fn idempotency_key() -> String {
 /// A pattern for the whole numbers from 1 to `max`, each in its one spelling, in a system of so many digits.
 fn up_to(max: &str, base: usize) -> String {
     let top = base - 1;
-    let mut pattern =
-        format!("(?:{}{}{{0,{}}}|", digits(1, top).unwrap_or_default(), any(base), max.len().saturating_sub(2));
+    let mut pattern = format!(
+        "(?:{}{}{{0,{}}}|",
+        digits(1, top).unwrap_or_default(),
+        any(base),
+        max.len().saturating_sub(2)
+    );
     // As long as the greatest, the same up to some place, and less there.
     for (place, digit) in max.char_indices() {
         let value = DIGITS.find(digit).unwrap_or_default();

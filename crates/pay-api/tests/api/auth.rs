@@ -46,7 +46,8 @@ async fn of_two_that_may_be_given_once_none_counts() {
             assert_eq!((reply.status, reply.text("code")), (401, "unauthenticated"), "{method} {path}");
         }
     }
-    let types = [("idempotency-key", "k"), ("content-type", "application/json"), ("content-type", "text/plain")];
+    let types =
+        [("idempotency-key", "k"), ("content-type", "application/json"), ("content-type", "text/plain")];
     let body = Body::from(harness.body(1).to_string());
     let reply = harness.send(request("POST", "/payments", SHOP, &types, body)).await;
     assert_eq!((reply.status, reply.text("code")), (415, "unsupported_media_type"));

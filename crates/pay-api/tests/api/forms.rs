@@ -26,15 +26,18 @@ impl Place {
     /// Whether the document allows the text here.
     fn allows(&self, text: &str) -> bool {
         let schema = &self.schema;
-        let matches =
-            |pattern: &Value| Regex::new(&pattern.as_str().unwrap().replace('$', r"\z")).unwrap().is_match(text);
+        let matches = |pattern: &Value| {
+            Regex::new(&pattern.as_str().unwrap().replace('$', r"\z")).unwrap().is_match(text)
+        };
         let fits = |max: &Value| max.as_u64().is_none_or(|max| text.len() as u64 <= max);
         let within = |number: u64| {
             schema["minimum"].as_u64().unwrap() <= number && number <= schema["maximum"].as_u64().unwrap()
         };
         match schema["type"].as_str().unwrap() {
             "integer" => text.bytes().all(|b| b.is_ascii_digit()) && text.parse().is_ok_and(within),
-            _ if schema["enum"].is_array() => schema["enum"].as_array().unwrap().iter().any(|word| word == text),
+            _ if schema["enum"].is_array() => {
+                schema["enum"].as_array().unwrap().iter().any(|word| word == text)
+            }
             _ => matches(&schema["pattern"]) && fits(&schema["maxLength"]),
         }
     }
@@ -60,8 +63,16 @@ fn texts() -> impl Strategy<Value = String> {
         "[A-Za-z0-9_.-]{30,66}",
         "[!-~]{158,162}",
         "[A-Z]{4,7}_?[A-Z]{0,7}",
-        prop::sample::select(vec!["WAIT_PAY", "PAYING", "PAY_FAIL", "PAYED", "BIZ_SUCCESS", "REFUNDING", "REFUNDED"])
-            .prop_map(str::to_owned),
+        prop::sample::select(vec![
+            "WAIT_PAY",
+            "PAYING",
+            "PAY_FAIL",
+            "PAYED",
+            "BIZ_SUCCESS",
+            "REFUNDING",
+            "REFUNDED"
+        ])
+        .prop_map(str::to_owned),
     ]
 }
 
@@ -81,12 +92,24 @@ fn every_parameter_is_read_as_the_document_says() {
         Place::of(&document, events, "limit"),
     ];
     let of_list = [
-        "user_id", "scene", "biz_key", "trade_order_no", "refund_order_no", "caller", "state", "min_age_ms", "limit",
+        "user_id",
+        "scene",
+        "biz_key",
+        "trade_order_no",
+        "refund_order_no",
+        "caller",
+        "state",
+        "min_age_ms",
+        "limit",
         "cursor",
     ];
     places.extend(of_list.map(|name| Place::of(&document, flows, name)));
     for place in places {
-        let mut runner = TestRunner::new(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() });
+        let mut runner = TestRunner::new(ProptestConfig {
+            cases: 400,
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        });
         let outcome = runner.run(&texts(), |text| {
             // A path's "." and ".." are not its own.
             prop_assume!(!text.chars().all(|c| c == '.'));
@@ -105,18 +128,32 @@ fn the_key_and_the_user_are_read_as_the_document_says() {
     let document = document();
     let parameters = document["paths"]["/payments"]["post"]["parameters"].as_array().unwrap();
     let key = parameters.iter().find(|parameter| parameter["name"] == "Idempotency-Key").unwrap();
-    let pattern = |schema: &Value| Regex::new(&schema["pattern"].as_str().unwrap().replace('$', r"\z")).unwrap();
+    let pattern =
+        |schema: &Value| Regex::new(&schema["pattern"].as_str().unwrap().replace('$', r"\z")).unwrap();
     let key_form = pattern(&key["schema"]);
     let user_form = pattern(&document["components"]["schemas"]["PaymentBody"]["properties"]["user_id"]);
     let texts = prop_oneof![
-        "[!-~]{1,12}", "\"([!-~]|\\\\\\\\|\\\\\"){0,6}\"?", "[!-~]{250,260}", "\"[a-z]{250,260}\"",
-        "[0-9]{1,21}", "92233720368547758[0-9]{2}",
+        "[!-~]{1,12}",
+        "\"([!-~]|\\\\\\\\|\\\\\"){0,6}\"?",
+        "[!-~]{250,260}",
+        "\"[a-z]{250,260}\"",
+        "[0-9]{1,21}",
+        "92233720368547758[0-9]{2}",
     ];
-    let mut runner = TestRunner::new(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() });
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases: 4_000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
     let outcome = runner.run(&texts, |text| {
         let mut headers = axum::http::HeaderMap::new();
         headers.insert("idempotency-key", text.parse().unwrap());
-        prop_assert_eq!(pay_api::idempotency_key(&headers).is_ok(), key_form.is_match(&text), "key {:?}", text);
+        prop_assert_eq!(
+            pay_api::idempotency_key(&headers).is_ok(),
+            key_form.is_match(&text),
+            "key {:?}",
+            text
+        );
         let is_user = text.parse::<flow_core::ids::UserId>().is_ok();
         prop_assert_eq!(is_user, user_form.is_match(&text), "user {:?}", text);
         Ok(())

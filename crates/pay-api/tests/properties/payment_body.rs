@@ -27,8 +27,14 @@ pub(crate) fn check(bytes: &[u8]) {
             let document = serde_json::to_value(problem.document(&"r".parse().unwrap())).unwrap();
             let detail = document["detail"].as_str().unwrap();
             let code = problem.code();
-            assert!(matches!(code, Code::MalformedJson | Code::InvalidBody | Code::ContextTooLong), "{document}");
-            assert!(!detail.is_empty() && document.to_string().len() < 1_000, "an answer stays small: {document}");
+            assert!(
+                matches!(code, Code::MalformedJson | Code::InvalidBody | Code::ContextTooLong),
+                "{document}"
+            );
+            assert!(
+                !detail.is_empty() && document.to_string().len() < 1_000,
+                "an answer stays small: {document}"
+            );
             // A member that is given twice is the one thing that a second reader does not see.
             let twice = detail.ends_with("is given twice");
             assert!(twice || !value.as_ref().is_some_and(is_documented), "refused: {document}");

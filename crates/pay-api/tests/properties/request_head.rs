@@ -40,7 +40,10 @@ pub(crate) fn check_key(value: &[u8]) {
     let Some(read) = key_of(&[value]) else { return };
     match read {
         Ok(key) => {
-            assert!((1..=255).contains(&key.len()) && key.bytes().all(|b| (b'!'..=b'~').contains(&b)), "{key:?}");
+            assert!(
+                (1..=255).contains(&key.len()) && key.bytes().all(|b| (b'!'..=b'~').contains(&b)),
+                "{key:?}"
+            );
             let quoted = format!("\"{}\"", key.replace('\\', r"\\").replace('"', "\\\""));
             let again = key_of(&[quoted.as_bytes()]);
             assert_eq!(again, Some(Ok(key.clone())), "quoted, a key is the same key");
@@ -80,7 +83,8 @@ pub(crate) fn check_query(text: &str) {
     let own = CallerId::new("shop").unwrap();
     let client = Caller { id: own.clone(), role: Role::Client };
     let inside = Caller { id: CallerId::new("alice").unwrap(), role: Role::OnCall };
-    let (seen, all) = (ListQuery::parse(text, &client, &settings), ListQuery::parse(text, &inside, &settings));
+    let (seen, all) =
+        (ListQuery::parse(text, &client, &settings), ListQuery::parse(text, &inside, &settings));
     assert_eq!(seen.is_ok(), all.is_ok(), "what is of its form does not depend on who asks");
     let told: Vec<(String, String)> = url::form_urlencoded::parse(text.as_bytes()).into_owned().collect();
     match (seen, all) {
@@ -96,7 +100,10 @@ pub(crate) fn check_query(text: &str) {
             let document = serde_json::to_value(problem.document(&"r".parse().unwrap())).unwrap();
             assert_eq!(problem.code(), Code::InvalidParameter);
             let field = document["field"].as_str().expect("a complaint names its parameter");
-            assert!(told.iter().any(|(name, _)| name.starts_with(field)), "{document} is about nothing in {told:?}");
+            assert!(
+                told.iter().any(|(name, _)| name.starts_with(field)),
+                "{document} is about nothing in {told:?}"
+            );
             assert!(document.to_string().len() < 1_000, "an answer stays small: {document}");
         }
         (Ok(_), Err(_)) | (Err(_), Ok(_)) => unreachable!("compared above"),
@@ -127,7 +134,8 @@ fn is_what_was_told(query: &ListQuery, told: &[(String, String)], settings: &Set
     let numbers = ["min_age_ms", "limit"];
     let known = |name: &str| numbers.contains(&name) || read.iter().any(|(other, _)| *other == name);
     assert!(told.iter().all(|(name, _)| known(name)), "{told:?}");
-    let number = |name: &str| told.iter().find(|(other, _)| other == name).and_then(|(_, v)| v.parse::<u64>().ok());
+    let number =
+        |name: &str| told.iter().find(|(other, _)| other == name).and_then(|(_, v)| v.parse::<u64>().ok());
     assert_eq!(filter.min_age_ms, number("min_age_ms"));
     let limit = number("limit").unwrap_or(settings.default_page_rows.into());
     assert_eq!(u64::from(query.limit_rows), limit.min(settings.max_page_rows.into()));

@@ -69,7 +69,10 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
         table.push((target.clone(), figures, if finding.is_some() { "FOUND" } else { "nothing found" }));
         findings.extend(finding);
     }
-    println!("{:<18} {:>12} {:>10} {:>8} {:>14}  outcome", "target", "executions", "per s", "edges", "corpus");
+    println!(
+        "{:<18} {:>12} {:>10} {:>8} {:>14}  outcome",
+        "target", "executions", "per s", "edges", "corpus"
+    );
     for (target, figures, outcome) in table {
         let Figures { executions, per_second, edges, corpus } = figures;
         println!("{target:<18} {executions:>12} {per_second:>10} {edges:>8} {corpus:>14}  {outcome}");
@@ -208,7 +211,9 @@ impl Figures {
             }
             return true;
         }
-        let Some(executions) = words.next().and_then(|word| number(word.strip_prefix('#')?)) else { return false };
+        let Some(executions) = words.next().and_then(|word| number(word.strip_prefix('#')?)) else {
+            return false;
+        };
         self.executions = executions;
         while let Some(word) = words.next() {
             match (word, words.peek()) {
@@ -229,7 +234,9 @@ mod tests {
     fn figures_are_read_from_libfuzzers_lines() {
         let mut figures = Figures::default();
         assert!(!figures.take("thread '<unnamed>' panicked at src/lib.rs:1:1"));
-        assert!(figures.take("#1024\tNEW    cov: 12 ft: 34 corp: 5/67b lim: 8 exec/s: 512 rss: 40Mb L: 3/8 MS: 1 CopyPart-"));
+        assert!(figures.take(
+            "#1024\tNEW    cov: 12 ft: 34 corp: 5/67b lim: 8 exec/s: 512 rss: 40Mb L: 3/8 MS: 1 CopyPart-"
+        ));
         assert_eq!((figures.executions, figures.edges, figures.corpus.as_str()), (1_024, 12, "5/67b"));
         assert!(figures.take("stat::number_of_executed_units: 2048"));
         assert!(figures.take("stat::average_exec_per_sec:     682"));
@@ -243,7 +250,10 @@ mod tests {
         assert!(targets.len() >= 6, "{targets:?}");
         for target in &targets {
             assert!(manifest.contains(&format!("name = \"{target}\"")), "{target}");
-            assert!(std::fs::read_dir(fuzz_dir().join("seeds").join(target)).unwrap().count() > 0, "{target}");
+            assert!(
+                std::fs::read_dir(fuzz_dir().join("seeds").join(target)).unwrap().count() > 0,
+                "{target}"
+            );
         }
         assert_eq!(manifest.matches("[[bin]]").count(), targets.len());
     }

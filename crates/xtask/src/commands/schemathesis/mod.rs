@@ -47,7 +47,8 @@ async fn over(server: &Server, program: &Path, arguments: &Arguments) -> anyhow:
     let phase = Phase::start("starting simulator and API");
     let dir = xtask::target_dir().join("schemathesis").join("run");
     let _ = std::fs::remove_dir_all(&dir);
-    let Schema { app_url, migrate_url } = Schema::prepare(&server.root_url(), "contract", Profile::Debug).await?;
+    let Schema { app_url, migrate_url } =
+        Schema::prepare(&server.root_url(), "contract", Profile::Debug).await?;
     let tuning = Tuning::default();
     let options =
         StackOptions { app_url, migrate_url, dir, profile: Profile::Debug, sim_in_memory: false, tuning };
@@ -83,7 +84,8 @@ async fn some_flows(stack: &Stack) -> anyhow::Result<Vec<String>> {
             stack.sim().fault(away).await?;
         }
         let body = Payment::new(user_id, "contract").body();
-        let paid = stack.api(0).pay(&format!("contract-{user_id}"), &body, Some(if ends { 10 } else { 0 })).await?;
+        let paid =
+            stack.api(0).pay(&format!("contract-{user_id}"), &body, Some(if ends { 10 } else { 0 })).await?;
         anyhow::ensure!(paid.status == if ends { 201 } else { 202 }, "{} {}", paid.status, paid.body);
         flows.push(paid.flow_id().to_owned());
     }
@@ -130,7 +132,12 @@ async fn schemathesis() -> anyhow::Result<PathBuf> {
         make.args(["-m", "venv", "--clear"]).arg(&environment);
         cargo::run("making a Python environment", &mut make).await?;
         let mut install = Command::new(environment.join("bin").join("pip"));
-        install.args(["install", "--quiet", "--disable-pip-version-check", &format!("schemathesis=={VERSION}")]);
+        install.args([
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            &format!("schemathesis=={VERSION}"),
+        ]);
         cargo::run("fetching schemathesis", &mut install).await?;
     }
     Ok(program)
