@@ -5,7 +5,6 @@
 #[path = "../../crates/flow-config/tests/properties/configuration.rs"]
 mod configuration;
 
-
 use std::path::PathBuf;
 use std::sync::LazyLock;
 

@@ -77,8 +77,9 @@ pub fn preferred_wait_ms(headers: &HeaderMap) -> Option<u64> {
     headers
         .get_all(&PREFER)
         .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
+        // By the byte: an unreadable preference must not take its readable neighbours with it.
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+        .filter_map(|preference| std::str::from_utf8(preference).ok())
         .filter_map(|preference| preference.split(';').next()?.split_once('='))
         .find(|(name, _)| name.trim().eq_ignore_ascii_case("wait"))
         .and_then(|(_, seconds)| seconds.trim().trim_matches('"').parse::<u64>().ok())
@@ -155,5 +156,12 @@ mod tests {
             assert_eq!(preferred_wait_ms(&headers("prefer", &[given])), wait_ms, "{given:?}");
         }
         assert_eq!(preferred_wait_ms(&headers("prefer", &["respond-async", "wait=4"])), Some(4_000));
+        let mut odd = HeaderMap::new();
+        odd.append("prefer", HeaderValue::from_bytes(b"note=\"\x9b\", wait=4").unwrap());
+        assert_eq!(
+            preferred_wait_ms(&odd),
+            Some(4_000),
+            "what can not be read is ignored, its neighbours are not"
+        );
     }
 }
