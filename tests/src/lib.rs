@@ -9,6 +9,7 @@ mod database;
 pub mod fault_proxy;
 mod load;
 mod paths;
+mod polite;
 mod site;
 mod socket;
 mod turn;
@@ -17,8 +18,9 @@ pub use crowd::{Accounts, Crowd, Manners, Tally};
 pub use database::Database;
 pub use load::{Bought, Shop};
 pub use paths::{Paths, local};
+pub use polite::pay_politely;
 pub use site::Site;
-pub use socket::{Socket, request_head};
+pub use socket::{Socket, raise_file_limit, request_head};
 pub use turn::run;
 pub use xtask::db::Flavor;
 
@@ -33,6 +35,17 @@ macro_rules! on_both_servers {
         }
         mod mariadb {
             $($(#[$attribute])* #[test] fn $suite() { $crate::run($crate::Flavor::MariaDb, stringify!($suite), $limit_s, super::$suite); })+
+        }
+    };
+}
+
+/// The same on MySQL alone, as `mysql_only::NAME`: for what only it has, or what takes long and is no different on the
+/// other server.
+#[macro_export]
+macro_rules! on_mysql {
+    ($($(#[$attribute:meta])* $suite:ident within $limit_s:literal s;)+) => {
+        mod mysql_only {
+            $($(#[$attribute])* #[test] fn $suite() { $crate::run($crate::Flavor::MySql, stringify!($suite), $limit_s, super::$suite); })+
         }
     };
 }

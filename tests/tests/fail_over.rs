@@ -25,12 +25,11 @@ const RECOVERY_ACCOUNT: &str = "
     CHANGE REPLICATION SOURCE TO SOURCE_USER = 'recovery', SOURCE_PASSWORD = 'change-me-3'
         FOR CHANNEL 'group_replication_recovery'";
 
-#[test]
-fn of_a_replication_group() {
-    e2e::run(Flavor::MySql, "of_a_replication_group", 240, under_load);
+e2e::on_mysql! {
+    of_a_replication_group within 240 s;
 }
 
-async fn under_load(_: Flavor) -> anyhow::Result<()> {
+async fn of_a_replication_group(_: Flavor) -> anyhow::Result<()> {
     let mut group = Group::start().await?;
     let primary = group.primary().await?.context("a group that was just started has no primary")?;
     let database = Database::on(&group.members[primary], "failover").await?;

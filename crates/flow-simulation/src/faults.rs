@@ -1,5 +1,6 @@
 //! What goes wrong with a call or a statement: every kind that the simulator `pay-sim` knows, and a few of the process
 //! and the database besides.
+#![allow(clippy::wildcard_enum_match_arm, reason = "a question that a fault does not concern goes through")]
 
 use flow_core::answer::{UnavailableCause, UnknownCause};
 use flow_testkit::fakes::{Fault, Lie};

@@ -35,6 +35,10 @@ enum Command {
     Sim(commands::sim::Arguments),
     /// Kill real processes before and after every statement and call, and print what became of each payment.
     CrashMatrix(commands::crash_matrix::Arguments),
+    /// Run every parser on mutated input, for a while each.
+    Fuzz(commands::fuzz::Arguments),
+    /// Hold a running API against the document that it serves.
+    Schemathesis(commands::schemathesis::Arguments),
     /// Bring the committed query metadata (.sqlx) up to date, or check that it is.
     Sqlx(commands::sqlx::Arguments),
 }
@@ -50,6 +54,8 @@ async fn main() -> ExitCode {
         Command::Model(arguments) => commands::model::run(arguments).await,
         Command::Sim(arguments) => commands::sim::run(arguments).await,
         Command::CrashMatrix(arguments) => commands::crash_matrix::run(arguments).await,
+        Command::Fuzz(arguments) => commands::fuzz::run(arguments).await,
+        Command::Schemathesis(arguments) => commands::schemathesis::run(arguments).await,
         Command::Sqlx(arguments) => commands::sqlx::run(arguments).await,
     };
     match ended {

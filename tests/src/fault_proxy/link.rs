@@ -109,8 +109,8 @@ async fn converse(
     tokio::pin!(up, down);
     // A side that has said goodbye may still be listening.
     tokio::select! {
-        end = &mut up => match end? { End::Closed => down.await, cut => Ok(cut) },
-        end = &mut down => match end? { End::Closed => up.await, cut => Ok(cut) },
+        end = &mut up => match end? { End::Closed => down.await, cut @ (End::Cut | End::Late(..)) => Ok(cut) },
+        end = &mut down => match end? { End::Closed => up.await, cut @ (End::Cut | End::Late(..)) => Ok(cut) },
     }
 }
 

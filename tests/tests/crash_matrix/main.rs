@@ -59,9 +59,10 @@ async fn every_point_is_survived(flavor: Flavor) -> anyhow::Result<()> {
     let results = Results::default();
     let total = cases.len();
     let lanes = lanes(&cases);
-    let running = lanes.iter().map(|(name, setup, cases)| async {
-        if let Err(error) = run_lane(flavor, name, *setup, cases, total, &results).await {
-            results.fail(format!("{name}: {error:#}"));
+    let all = &results;
+    let running = lanes.iter().map(|(name, setup, cases)| async move {
+        if let Err(error) = run_lane(flavor, name, *setup, cases, total, all).await {
+            all.fail(format!("{name}: {error:#}"));
         }
     });
     futures_util::future::join_all(running).await;

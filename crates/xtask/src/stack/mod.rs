@@ -21,7 +21,7 @@ use anyhow::Context as _;
 pub use api::{ApiClient, Payment, Reply};
 pub use audit::{Audit, FlowRow, Violation};
 pub use clock::{Patience, utc_now};
-pub use config::{CALLER, Keys, Tuning};
+pub use config::{CALLER, Keys, Tuning, key_table};
 pub use process::{Process, ProcessOptions, free_port, wait_until};
 pub use schema::{Schema, migrate};
 pub use sim::{OrderCalls, OrderLedger, SimClient};
