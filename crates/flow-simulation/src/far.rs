@@ -48,7 +48,7 @@ impl Far {
         let trouble = faults::of_call(site, self.life.who, &message, &mut draw);
         let reply = match mind::presumed(site, &message) {
             Some(presumed) => presumed,
-            None => self.carry(message, trouble, &mut draw).await,
+            None => self.carry(&message, trouble, &mut draw).await,
         };
         self.life.pass().await;
         let reply = mind::misread(site, reply);
@@ -57,11 +57,10 @@ impl Far {
         reply
     }
 
-    async fn carry(&self, message: Message, trouble: Option<FarTrouble>, draw: &mut Draw) -> Reply {
+    async fn carry(&self, message: &Message, trouble: Option<FarTrouble>, draw: &mut Draw) -> Reply {
         let site = &self.life.site;
         let (there_ms, back_ms) = (site.latency_ms(draw), site.latency_ms(draw));
-        let topic = message.about().0;
-        let nothing = |cause| Reply::none(topic, NoAnswer::Unknown(cause));
+        let nothing = |cause| message.unanswered(NoAnswer::Unknown(cause));
         match trouble {
             None => self.round_trip(message, None, there_ms, back_ms).await,
             Some(FarTrouble::DiesBefore { down_ms }) => {
@@ -83,29 +82,24 @@ impl Far {
                 nothing(cause)
             }
             Some(FarTrouble::Late { after_ms }) => {
-                site.later(after_ms, |site| async move {
-                    let _unheard = deliver(&site, message, None).await;
-                });
+                self.deliver_later(message, after_ms);
                 sleep_ms(there_ms.min(after_ms)).await;
                 nothing(UnknownCause::TimedOut)
             }
             Some(FarTrouble::Twice { after_ms }) => {
-                let copy = message.clone();
-                site.later(after_ms, |site| async move {
-                    let _unheard = deliver(&site, copy, None).await;
-                });
+                self.deliver_later(message, after_ms);
                 self.round_trip(message, None, there_ms, back_ms).await
             }
             Some(FarTrouble::Refused { cause, retry_after_ms }) => {
                 sleep_ms(there_ms).await;
-                Reply::none(topic, NoAnswer::Unavailable { cause, retry_after_ms })
+                message.unanswered(NoAnswer::Unavailable { cause, retry_after_ms })
             }
             Some(FarTrouble::Served(fault)) => self.round_trip(message, Some(fault), there_ms, back_ms).await,
             Some(FarTrouble::HeardLate { after_ms }) => {
                 self.round_trip(message, None, there_ms, after_ms).await
             }
             Some(FarTrouble::Overcharged) => {
-                self.round_trip(overcharged(site, message), None, there_ms, back_ms).await
+                self.round_trip(&overcharged(site, message), None, there_ms, back_ms).await
             }
             Some(FarTrouble::Slow { more_ms }) => {
                 self.round_trip(message, None, there_ms + more_ms / 2, back_ms + more_ms / 2).await
@@ -113,7 +107,21 @@ impl Far {
         }
     }
 
-    async fn round_trip(&self, message: Message, fault: Option<Fault>, there_ms: u64, back_ms: u64) -> Reply {
+    /// Nobody waits for the answer any more.
+    fn deliver_later(&self, message: &Message, after_ms: u64) {
+        let message = message.clone();
+        self.life.site.later(after_ms, |site| async move {
+            let _unheard = deliver(&site, &message, None).await;
+        });
+    }
+
+    async fn round_trip(
+        &self,
+        message: &Message,
+        fault: Option<Fault>,
+        there_ms: u64,
+        back_ms: u64,
+    ) -> Reply {
         sleep_ms(there_ms).await;
         let reply = deliver(&self.life.site, message, fault).await;
         sleep_ms(back_ms).await;
@@ -144,41 +152,37 @@ impl Far {
 }
 
 /// What a wallet makes of a debit when it takes another amount. If it takes any, the flow is never to be taken for paid.
-fn overcharged(site: &Site, message: Message) -> Message {
+fn overcharged(site: &Site, message: &Message) -> Message {
     match message {
         Message::Debit(order) => {
-            site.overcharged(message_flow(&order));
+            site.overcharged(flow_of_number(order.trade_order_no.as_str()));
             let money = samples::money(order.money.amount() + 1, order.money.currency().as_str());
-            Message::Debit(ChargeOrder { money, ..order })
+            Message::Debit(ChargeOrder { money, ..order.clone() })
         }
         Message::Query(_)
         | Message::Close(_)
         | Message::Refund(_)
         | Message::QueryRefund(_)
         | Message::Execute(_)
-        | Message::Fact(_) => message,
+        | Message::Fact(_) => message.clone(),
     }
-}
-
-fn message_flow(order: &ChargeOrder) -> i64 {
-    flow_of_number(order.trade_order_no.as_str())
 }
 
 /// A message arrives: the far side's books change, and the change is looked at.
-async fn deliver(site: &Arc<Site>, message: Message, fault: Option<Fault>) -> Reply {
+async fn deliver(site: &Arc<Site>, message: &Message, fault: Option<Fault>) -> Reply {
     site.time.sync();
     if let Some(Fault::Defer(Deferral::UntilMs(due_ms))) = &fault {
-        settle_later(site, &message, *due_ms);
+        settle_later(site, message, *due_ms);
     }
     let reply = message.arrive(site, fault).await;
-    site.look_at_books(&message);
+    site.look_at_books(message);
     reply
 }
 
 /// The far side carries out what it put off, whether anybody asks again or not.
 fn settle_later(site: &Arc<Site>, message: &Message, due_ms: i64) {
     let Some(number) = message.trade_order_no().map(str::to_owned) else { return };
-    let is_business = message.about().0 == Topic::Execute;
+    let is_business = message.is_for_business();
     let books = if is_business { &site.business } else { &site.wallet };
     let wait_ms = u64::try_from(due_ms - books.clock().now_ms()).unwrap_or(0);
     let message = message.clone();

@@ -52,7 +52,8 @@ impl FarTrouble {
             FarTrouble::Served(Fault::Defer(_)) => "accepted, carried out later",
             FarTrouble::Served(Fault::Refuse(_)) => "refused for good",
             FarTrouble::Served(Fault::Lie(Lie::Processing)) => "answers that it does not know yet",
-            FarTrouble::Served(Fault::Lie(_)) => "answers with a contradiction",
+            FarTrouble::Served(Fault::Lie(Lie::Contradiction)) => "answers with a contradiction",
+            FarTrouble::Served(Fault::Lie(_)) => "answers about another amount, user or currency",
             FarTrouble::Served(_) => "served otherwise",
             FarTrouble::Slow { .. } => "slow",
             FarTrouble::HeardLate { .. } => "answer heard late",
@@ -128,14 +129,13 @@ const MAX_HEARD_LATE_MS: u64 = 900_000;
 
 /// What goes wrong with this call, if anything does.
 pub(crate) fn of_call(site: &Site, who: Who, message: &Message, draw: &mut Draw) -> Option<FarTrouble> {
-    let topic = message.about().0;
     // Drawn whether it may happen or not: what else is drawn here must not depend on it.
     let strikes = draw.chance(site.plan.far_trouble);
     let kind = draw.between(0, 99);
     let dies = draw.chance(site.plan.crashes);
     let (down_ms, dies_first) = (draw.spread(0, 60_000), draw.chance(300));
     let (is_biased, coin) = (draw.chance(600), draw.chance(500));
-    let kind = if is_biased { biased(site, topic, coin).unwrap_or(kind) } else { kind };
+    let kind = if is_biased { biased(site, message, coin).unwrap_or(kind) } else { kind };
     let drawn = far_trouble(site, message, kind, draw);
     let trouble = if dies && dies_first {
         Some(FarTrouble::DiesBefore { down_ms })
@@ -150,13 +150,14 @@ pub(crate) fn of_call(site: &Site, who: Who, message: &Message, draw: &mut Draw)
         site.note(who, What::Fault(draw.point, trouble.name(), trouble.size_ms()));
         return Some(trouble);
     }
-    outage(site, who, topic)
+    outage(site, who, message)
 }
 
-fn outage(site: &Site, who: Who, topic: Topic) -> Option<FarTrouble> {
-    let (refuses, silent) = match topic {
-        Topic::Execute | Topic::Fact => (UpheavalKind::BusinessRefuses, UpheavalKind::BusinessSilent),
-        _ => (UpheavalKind::WalletRefuses, UpheavalKind::WalletSilent),
+fn outage(site: &Site, who: Who, message: &Message) -> Option<FarTrouble> {
+    let (refuses, silent) = if message.is_for_business() {
+        (UpheavalKind::BusinessRefuses, UpheavalKind::BusinessSilent)
+    } else {
+        (UpheavalKind::WalletRefuses, UpheavalKind::WalletSilent)
     };
     let (kind, draw) = site.outage(&[refuses, silent])?;
     let trouble = if kind == refuses {
@@ -174,18 +175,16 @@ const HEARD_LATE: u64 = 74;
 const REFUSED: u64 = 86;
 
 /// The kind of trouble that the world is prone to.
-fn biased(site: &Site, topic: Topic, coin: bool) -> Option<u64> {
-    let is_read = matches!(topic, Topic::Query | Topic::QueryRefund | Topic::Fact);
+fn biased(site: &Site, message: &Message, coin: bool) -> Option<u64> {
     match site.plan.bias? {
         Bias::Late => Some(LATE),
-        Bias::OldAnswers if is_read => Some(HEARD_LATE),
+        Bias::OldAnswers if message.is_read() => Some(HEARD_LATE),
         Bias::OldAnswers => Some(LATE),
         Bias::Refusals => Some(if coin { REFUSED } else { LATE }),
     }
 }
 
 fn far_trouble(site: &Site, message: &Message, kind: u64, draw: &mut Draw) -> Option<FarTrouble> {
-    let topic = message.about().0;
     let after_ms = lateness_ms(site, message, draw);
     let cause = draw.pick(&[
         UnknownCause::TimedOut,
@@ -203,9 +202,9 @@ fn far_trouble(site: &Site, message: &Message, kind: u64, draw: &mut Draw) -> Op
         63..70 => Some(FarTrouble::Refused { cause: refused, retry_after_ms }),
         70..74 => Some(FarTrouble::Slow { more_ms: after_ms.min(3_000) }),
         HEARD_LATE..80 => heard_late(site, message, draw),
-        80..86 => deferred(site, topic, draw),
-        REFUSED..94 => refusal(topic, draw),
-        _ => lie(topic, draw),
+        80..86 => deferred(site, message, draw),
+        REFUSED..94 => refusal(message, draw),
+        94.. => lie(message, draw),
     }
 }
 
@@ -259,8 +258,8 @@ fn heard_late(site: &Site, message: &Message, draw: &mut Draw) -> Option<FarTrou
 }
 
 /// PROCESSING. A read only claims not to know.
-fn deferred(site: &Site, topic: Topic, draw: &mut Draw) -> Option<FarTrouble> {
-    let far_clock = if topic == Topic::Execute { &site.business } else { &site.wallet };
+fn deferred(site: &Site, message: &Message, draw: &mut Draw) -> Option<FarTrouble> {
+    let far_clock = if message.is_for_business() { &site.business } else { &site.wallet };
     site.time.sync();
     let due = i64::try_from(draw.spread(1, site.plan.longest_late_ms)).unwrap_or(1);
     let deferral = if draw.chance(700) {
@@ -268,35 +267,39 @@ fn deferred(site: &Site, topic: Topic, draw: &mut Draw) -> Option<FarTrouble> {
     } else {
         Deferral::NextQuery
     };
-    match topic {
-        Topic::Debit | Topic::Refund | Topic::Execute => Some(FarTrouble::Served(Fault::Defer(deferral))),
-        Topic::Query | Topic::Close | Topic::QueryRefund => {
+    match message {
+        Message::Debit(_) | Message::Refund(_) | Message::Execute(_) => {
+            Some(FarTrouble::Served(Fault::Defer(deferral)))
+        }
+        Message::Query(_) | Message::Close(_) | Message::QueryRefund(_) => {
             Some(FarTrouble::Served(Fault::Lie(Lie::Processing)))
         }
-        _ => None,
+        Message::Fact(_) => None,
     }
 }
 
-fn refusal(topic: Topic, draw: &mut Draw) -> Option<FarTrouble> {
+fn refusal(message: &Message, draw: &mut Draw) -> Option<FarTrouble> {
     let code = draw.pick(&["INSUFFICIENT_FUNDS", "ACCOUNT_FROZEN", "NOT_NOW"]);
-    match topic {
-        Topic::Debit | Topic::Refund | Topic::Execute => {
+    match message {
+        Message::Debit(_) | Message::Refund(_) | Message::Execute(_) => {
             Some(FarTrouble::Served(Fault::Refuse(code.to_owned())))
         }
-        _ => None,
+        Message::Query(_) | Message::Close(_) | Message::QueryRefund(_) | Message::Fact(_) => None,
     }
 }
 
-fn lie(topic: Topic, draw: &mut Draw) -> Option<FarTrouble> {
+fn lie(message: &Message, draw: &mut Draw) -> Option<FarTrouble> {
     let about_money = draw.pick(&[Lie::WrongAmount, Lie::WrongUser, Lie::WrongCurrency]);
     let is_true = draw.chance(400);
-    match topic {
-        Topic::Debit if is_true => Some(FarTrouble::Overcharged),
-        Topic::Debit | Topic::Query | Topic::Close | Topic::Refund | Topic::QueryRefund => {
-            Some(FarTrouble::Served(Fault::Lie(about_money)))
-        }
-        Topic::Fact => Some(FarTrouble::Served(Fault::Lie(Lie::Contradiction))),
-        _ => None,
+    match message {
+        Message::Debit(_) if is_true => Some(FarTrouble::Overcharged),
+        Message::Debit(_)
+        | Message::Query(_)
+        | Message::Close(_)
+        | Message::Refund(_)
+        | Message::QueryRefund(_) => Some(FarTrouble::Served(Fault::Lie(about_money))),
+        Message::Fact(_) => Some(FarTrouble::Served(Fault::Lie(Lie::Contradiction))),
+        Message::Execute(_) => None,
     }
 }
 

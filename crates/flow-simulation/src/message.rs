@@ -90,6 +90,40 @@ impl Message {
         }
     }
 
+    /// What the caller has when nothing comes back.
+    pub(crate) fn unanswered(&self, no_answer: NoAnswer) -> Reply {
+        match self {
+            Message::Debit(_) | Message::Query(_) | Message::Close(_) => {
+                Reply::Charge(Answered::bare(ChargeAnswer::None(no_answer)))
+            }
+            Message::Refund(_) | Message::QueryRefund(_) => {
+                Reply::Refund(Answered::bare(RefundAnswer::None(no_answer)))
+            }
+            Message::Execute(_) => Reply::Execute(Answered::bare(ExecuteAnswer::None(no_answer))),
+            Message::Fact(_) => Reply::Fact(Answered::bare(FactAnswer::None(no_answer))),
+        }
+    }
+
+    /// Whether the business system is asked, not the wallet.
+    pub(crate) fn is_for_business(&self) -> bool {
+        match self {
+            Message::Execute(_) | Message::Fact(_) => true,
+            Message::Debit(_)
+            | Message::Query(_)
+            | Message::Close(_)
+            | Message::Refund(_)
+            | Message::QueryRefund(_) => false,
+        }
+    }
+
+    /// Whether it changes nothing.
+    pub(crate) fn is_read(&self) -> bool {
+        match self {
+            Message::Query(_) | Message::QueryRefund(_) | Message::Fact(_) => true,
+            Message::Debit(_) | Message::Close(_) | Message::Refund(_) | Message::Execute(_) => false,
+        }
+    }
+
     fn call(&self) -> Call {
         match self {
             Message::Debit(_) => Call::Debit,
@@ -106,18 +140,6 @@ impl Message {
 const KIND: &str = "a call is answered by a reply of its own kind";
 
 impl Reply {
-    /// No answer to this call.
-    pub(crate) fn none(topic: Topic, no_answer: NoAnswer) -> Reply {
-        match topic {
-            Topic::Refund | Topic::QueryRefund => {
-                Reply::Refund(Answered::bare(RefundAnswer::None(no_answer)))
-            }
-            Topic::Execute => Reply::Execute(Answered::bare(ExecuteAnswer::None(no_answer))),
-            Topic::Fact => Reply::Fact(Answered::bare(FactAnswer::None(no_answer))),
-            _ => Reply::Charge(Answered::bare(ChargeAnswer::None(no_answer))),
-        }
-    }
-
     pub(crate) fn charge(self) -> Answered<ChargeAnswer> {
         match self {
             Reply::Charge(answered) => answered,
