@@ -16,7 +16,6 @@ use xtask::progress::warn_loudly;
 use xtask::stack::Tuning;
 
 const DISK_MIB: u32 = 400;
-const SETTLE: Duration = Duration::from_secs(60);
 const EXPECTED: [&str; 2] = ["round failed; the next one starts over", "error returned from after_connect"];
 
 e2e::on_both_servers! {
@@ -89,9 +88,8 @@ async fn filled(flavor: Flavor, disk: &Disk, extra_args: &[String]) -> anyhow::R
         server.restart().await?;
     }
     let recovered = crowd.fresh(20).await.context("once there is room again")?;
-    let after = crowd.tally();
-    let outage =
-        Outage { refused: after.refused - before.refused, unknown: after.unknown - before.unknown, alive };
+    let since = crowd.tally().since(&before);
+    let outage = Outage { refused: since.refused, unknown: since.unknown, alive };
     eprintln!(
         "disk full on {flavor}: felt by clients within {felt:.1?}, {} payments taken until then; {} refused, {} unknown; \
          the server {}; 20 payments taken {recovered:.1?} after there was room",
@@ -100,9 +98,7 @@ async fn filled(flavor: Flavor, disk: &Disk, extra_args: &[String]) -> anyhow::R
         outage.unknown,
         if alive { "lived on" } else { "had ended, and was started again" },
     );
-    let accounts = crowd.leave().await?;
-    let audit = site.settle(SETTLE).await?;
-    accounts.check(&audit)?;
+    crowd.reckon(&site, "disk full").await?;
     ensure!(site.service_pids() == pids, "a service has ended");
     site.close_expecting(&EXPECTED).await?;
     server.stop().await?;

@@ -17,7 +17,6 @@ const STRIKES: Duration = Duration::from_millis(1_800);
 const FREE: Duration = Duration::from_secs(30);
 /// As configured by default.
 const PARTITIONS: u32 = 8;
-const SETTLE: Duration = Duration::from_secs(60);
 /// Payments that must end well within their own request once a fault is over.
 const ENDS: u32 = 10;
 /// What the services say, as errors, of what the suites bring about.
@@ -64,10 +63,7 @@ async fn on_each_way_out(flavor: Flavor) -> anyhow::Result<()> {
             strike(&crowd, way, fault).await.with_context(|| format!("{kind} towards the {name}"))?;
         }
     }
-    let accounts = crowd.leave().await?;
-    eprintln!("network on {flavor}: {}", accounts.tally);
-    let audit = site.settle(SETTLE).await?;
-    accounts.check(&audit)?;
+    let accounts = crowd.reckon(&site, "network").await?;
     ensure!(accounts.given_up() > 0, "no client was told that nothing was recorded");
     ensure!(site.service_pids() == pids, "a service has ended");
     site.close_expecting(&EXPECTED).await
@@ -80,12 +76,10 @@ async fn strike(crowd: &Crowd, way: &FaultProxy, fault: Fault) -> anyhow::Result
     tokio::time::sleep(STRIKES).await;
     way.set(Fault::None);
     let recovered = crowd.ends(ENDS).await.context("afterwards")?;
-    let after = crowd.tally();
+    let since = crowd.tally().since(&before);
     eprintln!(
         "{fault:?}: {} taken, {} refused, {} unknown meanwhile; {ENDS} payments ended well {recovered:.1?} after it",
-        after.taken - before.taken,
-        after.refused - before.refused,
-        after.unknown - before.unknown,
+        since.taken, since.refused, since.unknown,
     );
     Ok(())
 }
@@ -107,13 +101,8 @@ async fn connections_forgotten_by_the_network(flavor: Flavor) -> anyhow::Result<
         crowd.ends(ENDS).await.context("after the connections were forgotten")?;
         rounds += 1;
     }
-    let accounts = crowd.leave().await?;
-    let audit = site.settle(SETTLE).await?;
-    accounts.check(&audit)?;
-    eprintln!(
-        "forgotten on {flavor}: {}; dead connections held {held} locks or transactions",
-        accounts.tally
-    );
+    crowd.reckon(&site, "forgotten connections").await?;
+    eprintln!("dead connections held {held} locks or transactions");
     ensure!(held > 0, "no connection held anything when it was forgotten: nothing was shown");
     ensure!(site.service_pids() == pids, "a service has ended");
     site.close_expecting(&EXPECTED).await
