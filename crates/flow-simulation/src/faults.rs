@@ -250,9 +250,10 @@ fn heard_late(site: &Site, message: &Message, draw: &mut Draw) -> Option<FarTrou
         Message::Debit(_) | Message::Close(_) | Message::Refund(_) | Message::Execute(_) => return None,
     };
     site.time.sync();
-    let left_ms = flow.map(|flow| (flow.deadline - site.time.database.now()).num_milliseconds());
-    let final_ms =
-        left_ms.and_then(|ms| u64::try_from(ms).ok()).filter(|_| aimed).map(|ms| ms + wait_ms + past_ms);
+    let final_ms = flow.filter(|_| aimed).and_then(|flow| {
+        let deadline_in_ms = (flow.deadline - site.time.database.now()).num_milliseconds();
+        deadline_in_ms.checked_add_unsigned(wait_ms + past_ms).and_then(|ms| u64::try_from(ms).ok())
+    });
     let after_ms = final_ms.filter(|ms| *ms <= MAX_HEARD_LATE_MS).unwrap_or(any_ms);
     Some(FarTrouble::HeardLate { after_ms })
 }
