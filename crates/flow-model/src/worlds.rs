@@ -159,11 +159,12 @@ pub fn quick() -> Vec<World> {
 pub fn all() -> Vec<World> {
     let mut worlds = quick();
     worlds.extend(with_more_faults());
+    worlds.extend(with_other_troubles());
     worlds.extend(with_more_people());
     worlds
 }
 
-fn with_more_faults() -> [World; 11] {
+fn with_more_faults() -> [World; 6] {
     [
         World {
             name: "alone-4",
@@ -209,6 +210,11 @@ fn with_more_faults() -> [World; 11] {
             kinds: EVERYTHING,
             ..CALM
         },
+    ]
+}
+
+fn with_other_troubles() -> [World; 5] {
+    [
         World {
             name: "deferred-2",
             about: "two processes; wallet and business carry out later or refuse for now, twice",
