@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use e2e::fault_proxy::{Direction, Fault, FaultProxy};
 use e2e::{Crowd, Database, Flavor, Manners, Paths, Site};
-use xtask::stack::{Patience, Tuning, wait_until};
+use xtask::stack::{Patience, Tuning};
 
 /// The limits of the services are short, so that each fault lasts long enough to run into them.
 const SETTINGS: [(&str, &str); 2] =
@@ -15,6 +15,7 @@ const SETTINGS: [(&str, &str); 2] =
 const STRIKES: Duration = Duration::from_millis(1_800);
 /// Until the server must have noticed that a connection is dead: the limits of its sessions, and some.
 const FREE: Duration = Duration::from_secs(30);
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// As configured by default.
 const PARTITIONS: u32 = 8;
 /// Payments that must end well within their own request once a fault is over.
@@ -96,10 +97,9 @@ async fn connections_forgotten_by_the_network(flavor: Flavor) -> anyhow::Result<
     let (mut held, mut rounds) = (0, 0);
     // Again and again, until some of them hold something at that moment.
     while held == 0 && rounds < 20 {
-        // Looked at before: a connection that lives on may take the same lock again and again.
-        let holders = holders(&site).await?;
+        let dead = connections(&site).await?;
         paths.database.forget_live();
-        held = free_again(&site, &holders).await.context("after the connections were forgotten")?;
+        held = free_again(&site, &dead).await.context("after the connections were forgotten")?;
         crowd.ends(ENDS).await.context("after the connections were forgotten")?;
         rounds += 1;
     }
@@ -110,22 +110,29 @@ async fn connections_forgotten_by_the_network(flavor: Flavor) -> anyhow::Result<
     site.close_expecting(&EXPECTED).await
 }
 
-/// Waits until the server has taken back what dead connections held; how many held something.
-async fn free_again(site: &Site, holders: &[String]) -> anyhow::Result<usize> {
-    let patience = Patience::of(FREE);
-    let freed = || async {
-        let left: Vec<_> =
-            self::holders(site).await?.into_iter().filter(|held| holders.contains(held)).collect();
-        Ok(left.is_empty().then_some(()))
-    };
-    wait_until("what dead connections hold to be free", FREE, freed).await?;
-    eprintln!("{} holders, all free after {:.1?}", holders.len(), patience.elapsed());
-    Ok(holders.len())
+/// Waits until the server has taken back what dead connections hold; how many held something.
+async fn free_again(site: &Site, dead: &[String]) -> anyhow::Result<usize> {
+    let (before, patience) = (holders(site, dead).await?, Patience::of(FREE));
+    let mut left = before.clone();
+    while !left.is_empty() && !patience.is_over() {
+        tokio::time::sleep(LOOK_AGAIN).await;
+        left = holders(site, dead).await?;
+    }
+    ensure!(left.is_empty(), "held by dead connections after {FREE:?}: {left:?}, of {before:?}");
+    eprintln!("{} holders, all free after {:.1?}", before.len(), patience.elapsed());
+    Ok(before.len())
 }
 
-/// What is held on the server at this moment: each open transaction with its beginning, each sweep's lock with its
-/// connection.
-async fn holders(site: &Site) -> anyhow::Result<Vec<String>> {
+/// Ids of the services' connections, as the server knows them.
+async fn connections(site: &Site) -> anyhow::Result<Vec<String>> {
+    let schema = &site.database.schema;
+    let sql =
+        format!("SELECT CAST(id AS CHAR) FROM information_schema.processlist WHERE user = '{schema}_run'");
+    site.database.texts(&sql).await
+}
+
+/// What these connections hold on the server at this moment: open transactions that have written, and sweeps' locks.
+async fn holders(site: &Site, connections: &[String]) -> anyhow::Result<Vec<String>> {
     let schema = &site.database.schema;
     let locks: Vec<String> = (0..PARTITIONS)
         .map(|partition| {
@@ -136,12 +143,14 @@ async fn holders(site: &Site) -> anyhow::Result<Vec<String>> {
         })
         .collect();
     let sql = format!(
-        "SELECT holder FROM (
-            SELECT CONCAT('transaction ', trx_id, ' of ', trx_mysql_thread_id) AS holder
-            FROM information_schema.innodb_trx WHERE trx_rows_modified > 0
-            UNION ALL {}
-         ) held WHERE holder IS NOT NULL",
+        "SELECT CONCAT('transaction ', trx_id, ', ', trx_state, ', of ', trx_mysql_thread_id)
+         FROM information_schema.innodb_trx WHERE trx_rows_modified > 0 UNION ALL {}",
         locks.join(" UNION ALL ")
     );
-    site.database.texts(&sql).await
+    let all = site.database.texts(&sql).await?;
+    let is_theirs = |held: &String| {
+        let holder = held.rsplit(' ').next().unwrap_or_default();
+        connections.iter().any(|connection| connection == holder)
+    };
+    Ok(all.into_iter().filter(is_theirs).collect())
 }
