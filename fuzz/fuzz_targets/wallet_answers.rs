@@ -3,6 +3,7 @@
 #![no_main]
 
 #[path = "../../crates/flow-adapters/tests/properties/answers.rs"]
+#[allow(dead_code, reason = "the other half is the other target's")]
 mod answers;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {

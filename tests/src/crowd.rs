@@ -12,6 +12,8 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 use xtask::stack::{ApiClient, Audit, Patience, Payment, Reply, wait_until};
 
+use crate::site::Site;
+
 /// No client waits longer for any answer: its own wait, a statement's limit, a connection's limit, and some.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 /// Before a request is repeated, and after a refusal was believed.
@@ -152,6 +154,19 @@ impl Crowd {
         Ok(patience.elapsed())
     }
 
+    /// Sends them home, waits until every flow has ended or is held, checks the invariants, and compares what the clients
+    /// were told with what is recorded (see [`Accounts::check`]). Says what came of `what`.
+    ///
+    /// # Errors
+    /// Whatever does not hold.
+    pub async fn reckon(self, site: &Site, what: &str) -> anyhow::Result<Accounts> {
+        let accounts = self.leave().await?;
+        eprintln!("{what} on {}: {}", site.database.flavor, accounts.tally);
+        let audit = site.settle(PATIENCE).await?;
+        accounts.check(&audit)?;
+        Ok(accounts)
+    }
+
     /// Sends them home, each after its present purchase.
     ///
     /// # Errors
@@ -198,6 +213,19 @@ impl Accounts {
 }
 
 impl Tally {
+    /// What has come since an earlier count. The slowest answer stays the slowest of all.
+    #[must_use]
+    pub fn since(&self, before: &Tally) -> Tally {
+        Tally {
+            taken: self.taken - before.taken,
+            ended: self.ended - before.ended,
+            refused: self.refused - before.refused,
+            unknown: self.unknown - before.unknown,
+            broken: self.broken - before.broken,
+            slowest: self.slowest,
+        }
+    }
+
     /// Requests that were not carried out at once.
     fn troubles(&self) -> u32 {
         self.refused + self.unknown + self.broken

@@ -154,7 +154,11 @@ impl Database {
     /// # Errors
     /// The server does not answer.
     pub async fn open_flows(&self) -> anyhow::Result<i64> {
-        self.number("SELECT COUNT(*) FROM internal_pay_flow WHERE is_open = 1 AND hold_reason IS NULL").await
+        self.number(
+            "SELECT COUNT(*) FROM internal_pay_flow \
+             WHERE status NOT IN ('PAY_FAIL', 'BIZ_SUCCESS', 'REFUNDED') AND hold_reason IS NULL",
+        )
+        .await
     }
 
     /// Drops the schema and its accounts.

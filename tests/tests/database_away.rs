@@ -28,10 +28,7 @@ async fn stopped_killed_and_frozen(flavor: Flavor) -> anyhow::Result<()> {
     let api = site.client();
     let crowd = Crowd::start(std::slice::from_ref(&api), CROWD);
     outages(&mut server, &api, &crowd).await?;
-    let accounts = crowd.leave().await?;
-    eprintln!("away on {flavor}: {}", accounts.tally);
-    let audit = site.settle(Duration::from_secs(60)).await?;
-    accounts.check(&audit)?;
+    let accounts = crowd.reckon(&site, "away").await?;
     ensure!(site.service_pids() == pids, "a service has ended: {pids:?}, {:?}", site.service_pids());
     ensure!(accounts.given_up() > 0, "no client was told that nothing was recorded");
     site.close_expecting(&["round failed; the next one starts over", "a transaction could not be ended"])

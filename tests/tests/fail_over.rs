@@ -52,21 +52,17 @@ async fn of_a_replication_group(_: Flavor) -> anyhow::Result<()> {
         way.point_at(local(group.members[primary].port()));
         let elected = outage.elapsed();
         let recovered = crowd.ends(20).await.with_context(|| format!("after fail-over {round}"))?;
-        let after = crowd.tally();
+        let since = crowd.tally().since(&before);
         eprintln!(
             "fail-over {round}: member {dead} killed, member {primary} elected after {elected:.1?}; {} refused, {} unknown; \
              20 payments ended well {recovered:.1?} after that",
-            after.refused - before.refused,
-            after.unknown - before.unknown,
+            since.refused, since.unknown,
         );
         group.rejoin(dead).await.context("the member that was killed comes back")?;
     }
-    let accounts = crowd.leave().await?;
-    eprintln!("{FAIL_OVERS} fail-over: {}", accounts.tally);
     // The audit reads where the rows are now.
     site.database = site.database.moved_to(&group.members[primary]);
-    let audit = site.settle(SETTLE).await?;
-    accounts.check(&audit)?;
+    let accounts = crowd.reckon(&site, "fail-over").await?;
     ensure!(accounts.given_up() > 0, "no client was told that nothing was recorded");
     ensure!(site.service_pids() == pids, "a service has ended");
     group.agree(&site.database.schema).await?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use e2e::fault_proxy::{Direction, Fault, FaultProxy};
 use e2e::{Crowd, Database, Flavor, Manners, Paths, Site};
-use xtask::stack::{Patience, Tuning, wait_until};
+use xtask::stack::{Patience, Tuning};
 
 /// The limits of the services are short, so that each fault lasts long enough to run into them.
 const SETTINGS: [(&str, &str); 2] =
@@ -15,9 +15,9 @@ const SETTINGS: [(&str, &str); 2] =
 const STRIKES: Duration = Duration::from_millis(1_800);
 /// Until the server must have noticed that a connection is dead: the limits of its sessions, and some.
 const FREE: Duration = Duration::from_secs(30);
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// As configured by default.
 const PARTITIONS: u32 = 8;
-const SETTLE: Duration = Duration::from_secs(60);
 /// Payments that must end well within their own request once a fault is over.
 const ENDS: u32 = 10;
 /// What the services say, as errors, of what the suites bring about.
@@ -64,10 +64,7 @@ async fn on_each_way_out(flavor: Flavor) -> anyhow::Result<()> {
             strike(&crowd, way, fault).await.with_context(|| format!("{kind} towards the {name}"))?;
         }
     }
-    let accounts = crowd.leave().await?;
-    eprintln!("network on {flavor}: {}", accounts.tally);
-    let audit = site.settle(SETTLE).await?;
-    accounts.check(&audit)?;
+    let accounts = crowd.reckon(&site, "network").await?;
     ensure!(accounts.given_up() > 0, "no client was told that nothing was recorded");
     ensure!(site.service_pids() == pids, "a service has ended");
     site.close_expecting(&EXPECTED).await
@@ -80,12 +77,10 @@ async fn strike(crowd: &Crowd, way: &FaultProxy, fault: Fault) -> anyhow::Result
     tokio::time::sleep(STRIKES).await;
     way.set(Fault::None);
     let recovered = crowd.ends(ENDS).await.context("afterwards")?;
-    let after = crowd.tally();
+    let since = crowd.tally().since(&before);
     eprintln!(
         "{fault:?}: {} taken, {} refused, {} unknown meanwhile; {ENDS} payments ended well {recovered:.1?} after it",
-        after.taken - before.taken,
-        after.refused - before.refused,
-        after.unknown - before.unknown,
+        since.taken, since.refused, since.unknown,
     );
     Ok(())
 }
@@ -102,41 +97,42 @@ async fn connections_forgotten_by_the_network(flavor: Flavor) -> anyhow::Result<
     let (mut held, mut rounds) = (0, 0);
     // Again and again, until some of them hold something at that moment.
     while held == 0 && rounds < 20 {
+        let dead = connections(&site).await?;
         paths.database.forget_live();
-        held = free_again(&site).await.context("after the connections were forgotten")?;
+        held = free_again(&site, &dead).await.context("after the connections were forgotten")?;
         crowd.ends(ENDS).await.context("after the connections were forgotten")?;
         rounds += 1;
     }
-    let accounts = crowd.leave().await?;
-    let audit = site.settle(SETTLE).await?;
-    accounts.check(&audit)?;
-    eprintln!(
-        "forgotten on {flavor}: {}; dead connections held {held} locks or transactions",
-        accounts.tally
-    );
+    crowd.reckon(&site, "forgotten connections").await?;
+    eprintln!("dead connections held {held} locks or transactions");
     ensure!(held > 0, "no connection held anything when it was forgotten: nothing was shown");
     ensure!(site.service_pids() == pids, "a service has ended");
     site.close_expecting(&EXPECTED).await
 }
 
-/// Waits until the server has taken back what the connections of this moment hold, in so far as they are dead; how many
-/// held something.
-async fn free_again(site: &Site) -> anyhow::Result<usize> {
-    let holders = holders(site).await?;
-    let patience = Patience::of(FREE);
-    let freed = || async {
-        let left: Vec<_> =
-            self::holders(site).await?.into_iter().filter(|held| holders.contains(held)).collect();
-        Ok(left.is_empty().then_some(()))
-    };
-    wait_until("what dead connections hold to be free", FREE, freed).await?;
-    eprintln!("{} holders, all free after {:.1?}", holders.len(), patience.elapsed());
-    Ok(holders.len())
+/// Waits until the server has taken back what dead connections hold; how many held something.
+async fn free_again(site: &Site, dead: &[String]) -> anyhow::Result<usize> {
+    let (before, patience) = (holders(site, dead).await?, Patience::of(FREE));
+    let mut left = before.clone();
+    while !left.is_empty() && !patience.is_over() {
+        tokio::time::sleep(LOOK_AGAIN).await;
+        left = holders(site, dead).await?;
+    }
+    ensure!(left.is_empty(), "held by dead connections after {FREE:?}: {left:?}, of {before:?}");
+    eprintln!("{} holders, all free after {:.1?}", before.len(), patience.elapsed());
+    Ok(before.len())
 }
 
-/// What is held on the server at this moment: each open transaction with its beginning, each sweep's lock with its
-/// connection.
-async fn holders(site: &Site) -> anyhow::Result<Vec<String>> {
+/// Ids of the services' connections, as the server knows them.
+async fn connections(site: &Site) -> anyhow::Result<Vec<String>> {
+    let schema = &site.database.schema;
+    let sql =
+        format!("SELECT CAST(id AS CHAR) FROM information_schema.processlist WHERE user = '{schema}_run'");
+    site.database.texts(&sql).await
+}
+
+/// What these connections hold on the server at this moment: open transactions that have written, and sweeps' locks.
+async fn holders(site: &Site, connections: &[String]) -> anyhow::Result<Vec<String>> {
     let schema = &site.database.schema;
     let locks: Vec<String> = (0..PARTITIONS)
         .map(|partition| {
@@ -147,12 +143,14 @@ async fn holders(site: &Site) -> anyhow::Result<Vec<String>> {
         })
         .collect();
     let sql = format!(
-        "SELECT holder FROM (
-            SELECT CONCAT('transaction ', trx_id, ' of ', trx_mysql_thread_id) AS holder
-            FROM information_schema.innodb_trx WHERE trx_rows_modified > 0
-            UNION ALL {}
-         ) held WHERE holder IS NOT NULL",
+        "SELECT CONCAT('transaction ', trx_id, ', ', trx_state, ', of ', trx_mysql_thread_id)
+         FROM information_schema.innodb_trx WHERE trx_rows_modified > 0 UNION ALL {}",
         locks.join(" UNION ALL ")
     );
-    site.database.texts(&sql).await
+    let all = site.database.texts(&sql).await?;
+    let is_theirs = |held: &String| {
+        let holder = held.rsplit(' ').next().unwrap_or_default();
+        connections.iter().any(|connection| connection == holder)
+    };
+    Ok(all.into_iter().filter(is_theirs).collect())
 }

@@ -266,7 +266,7 @@ async fn idle(
         }
         had += 1;
         most.fetch_max(here.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
-        let said = socket.read_to_close(CLOSED_WITHIN).await;
+        let said = socket.read_to_close(END).await;
         here.fetch_sub(1, Ordering::Relaxed);
         let said = said?;
         ensure!(said.is_empty(), "an idle connection was told {}", String::from_utf8_lossy(&said));

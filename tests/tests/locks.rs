@@ -65,18 +65,14 @@ async fn held_rows_and_tables(flavor: Flavor) -> anyhow::Result<()> {
             tokio::time::sleep(held).await;
             end(&mut thief).await?;
             let recovered = crowd.ends(10).await.with_context(|| format!("after {what} were locked"))?;
-            let after = crowd.tally();
+            let since = crowd.tally().since(&before);
             eprintln!(
                 "{what} locked for {held:?}: {} refused, {} unknown; 10 payments ended well {recovered:.1?} after it",
-                after.refused - before.refused,
-                after.unknown - before.unknown,
+                since.refused, since.unknown,
             );
         }
     }
-    let accounts = crowd.leave().await?;
-    eprintln!("locks on {flavor}: {}", accounts.tally);
-    let audit = site.settle(SETTLE).await?;
-    accounts.check(&audit)?;
+    crowd.reckon(&site, "locks").await?;
     nobody_waits(&site).await?;
     ensure!(site.service_pids() == pids, "a service has ended");
     site.close_expecting(&["round failed; the next one starts over"]).await
@@ -113,14 +109,11 @@ async fn opposite_order(flavor: Flavor) -> anyhow::Result<()> {
     let (locked, met) = tokio::join!(locking, watching);
     let (locked, met) = (locked?, met?);
     site.sim().remove_fault(outage).await?;
-    let accounts = crowd.leave().await?;
+    let accounts = crowd.reckon(&site, "deadlocks").await?;
     eprintln!(
-        "deadlocks on {flavor}: the services met {met} in {locked} rounds, the other {}; {}",
-        theirs.load(Ordering::Relaxed),
-        accounts.tally
+        "the services met {met} deadlocks in {locked} rounds, the other {}",
+        theirs.load(Ordering::Relaxed)
     );
-    let audit = site.settle(SETTLE).await?;
-    accounts.check(&audit)?;
     ensure!(
         accounts.tally.refused + accounts.tally.unknown == 0,
         "a deadlock is no reason to refuse anything"

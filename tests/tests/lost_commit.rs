@@ -97,11 +97,10 @@ async fn under_load(flavor: Flavor) -> anyhow::Result<()> {
             let id = way.cut(Cut { statement, moment, every: 4, times: STRIKES });
             struck(way, id, STRIKES).await.with_context(|| format!("{name}, {moment:?}"))?;
             let recovered = crowd.ends(10).await?;
-            let after = crowd.tally();
+            let since = crowd.tally().since(&before);
             eprintln!(
                 "{name}, {moment:?}: cut {STRIKES} times; {} refused, {} unknown; ended well again after {recovered:.1?}",
-                after.refused - before.refused,
-                after.unknown - before.unknown,
+                since.refused, since.unknown,
             );
         }
     }
@@ -112,10 +111,7 @@ async fn under_load(flavor: Flavor) -> anyhow::Result<()> {
     crowd.refusals(8).await?;
     way.set(Fault::None);
     crowd.ends(10).await?;
-    let accounts = crowd.leave().await?;
-    eprintln!("cuts on {flavor}: {}", accounts.tally);
-    let audit = site.settle(SETTLE).await?;
-    accounts.check(&audit)?;
+    crowd.reckon(&site, "cuts").await?;
     ensure!(site.service_pids() == pids, "a service has ended");
     site.close_expecting(&["round failed; the next one starts over", "error returned from after_connect"])
         .await

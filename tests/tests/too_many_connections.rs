@@ -15,7 +15,6 @@ const CONNECTIONS: u32 = 40;
 const ROUNDS: u32 = 1;
 /// Tasks that take connections.
 const MOUTHS: u32 = 6;
-const SETTLE: Duration = Duration::from_secs(60);
 
 e2e::on_both_servers! {
     taken_by_somebody_else within 90 s;
@@ -41,18 +40,14 @@ async fn taken_by_somebody_else(flavor: Flavor) -> anyhow::Result<()> {
             connection.close().await?;
         }
         let recovered = crowd.ends(20).await.context("once there are connections again")?;
-        let after = crowd.tally();
+        let since = crowd.tally().since(&before);
         eprintln!(
             "{count} of {CONNECTIONS} connections taken by another: {} refused, {} unknown; 20 payments ended well \
              {recovered:.1?} after they were given back",
-            after.refused - before.refused,
-            after.unknown - before.unknown,
+            since.refused, since.unknown,
         );
     }
-    let accounts = crowd.leave().await?;
-    eprintln!("too many connections on {flavor}: {}", accounts.tally);
-    let audit = site.settle(SETTLE).await?;
-    accounts.check(&audit)?;
+    let accounts = crowd.reckon(&site, "too many connections").await?;
     ensure!(accounts.given_up() > 0, "no client was told that nothing was recorded");
     ensure!(site.service_pids() == pids, "a service has ended");
     site.close_expecting(&["round failed; the next one starts over", "error returned from after_connect"])

@@ -146,6 +146,9 @@ const MAX_LOOKUPS: u32 = 8;
 /// Most writes of one request whose outcome nobody knows. Each may have taken the store's whole patience: a server that
 /// takes writes and answers none would otherwise keep a client for a multiple of it.
 const MAX_UNKNOWN_WRITES: u32 = 2;
+/// The first such write is followed by another only if it was lost quickly, in milliseconds by the database's clock: a
+/// connection that broke. A server that has answered nobody for longer will not answer the next one sooner.
+const QUICKLY_MS: i64 = 2_000;
 
 /// Takes a request.
 ///
@@ -157,6 +160,7 @@ pub async fn create(store: &dyn FlowStore, request: &PaymentRequest) -> Result<T
     for _ in 0..MAX_LOOKUPS {
         let looked_up = store.look_up(&request.caller, &request.key, &request.target).await;
         let Seen { value: known, now } = looked_up.map_err(|error| doubt.colour(error))?;
+        doubt.look_at(now);
         match decisions::judge(request, &known, now) {
             Verdict::Replay(flow) => return Ok(Taken::Replayed(Seen { value: flow.clone(), now })),
             Verdict::Join(_) | Verdict::Insert(_) if doubt.is_enough() => {
@@ -193,6 +197,8 @@ pub async fn create(store: &dyn FlowStore, request: &PaymentRequest) -> Result<T
 #[derive(Default)]
 pub(crate) struct Doubt {
     unknown_writes: u32,
+    first_look: Option<DateTime<Utc>>,
+    looked_on_for_ms: i64,
 }
 
 impl Doubt {
@@ -201,13 +207,19 @@ impl Doubt {
         self.unknown_writes += 1;
     }
 
+    /// Before each write somebody looks, at this time.
+    pub(crate) fn look_at(&mut self, now: DateTime<Utc>) {
+        self.looked_on_for_ms = (now - *self.first_look.get_or_insert(now)).num_milliseconds();
+    }
+
     const fn is_raised(&self) -> bool {
         self.unknown_writes > 0
     }
 
     /// Whether another write would be one too many.
     pub(crate) const fn is_enough(&self) -> bool {
-        self.unknown_writes >= MAX_UNKNOWN_WRITES
+        let slowly = self.is_raised() && self.looked_on_for_ms > QUICKLY_MS;
+        slowly || self.unknown_writes >= MAX_UNKNOWN_WRITES
     }
 
     /// The error as the caller must hear it.

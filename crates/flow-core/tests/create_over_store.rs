@@ -206,6 +206,61 @@ async fn endless_contention_ends_with_a_refusal_that_wrote_nothing() {
     assert!(store.calls(StoreOp::LookUp) <= 8, "bounded");
 }
 
+#[tokio::test]
+async fn writes_that_are_lost_again_and_again_are_never_called_a_refusal() {
+    let store = store();
+    let lost = || Some(StoreFault::OutcomeUnknown { happened: false });
+    store.script().push(StoreOp::Create, (0..20).map(|_| lost()));
+    let failed = create(&store, &request(&store, 1)).await;
+    assert!(matches!(failed, Err(CreateError::Store(StoreError::OutcomeUnknown))), "{failed:?}");
+    // Each of them may have taken the store's whole patience, and a client waits.
+    assert_eq!((store.calls(StoreOp::Create), store.calls(StoreOp::LookUp)), (2, 3));
+}
+
+#[tokio::test]
+async fn contention_after_a_write_in_doubt_is_no_refusal() {
+    let store = store();
+    let mine = request(&store, 1);
+    store.fail_next(StoreOp::Create, StoreFault::OutcomeUnknown { happened: false });
+    // From the second insert on, somebody else's attempt is made right before it, and fails before we look again.
+    store.before_next(StoreOp::Create, |_| {});
+    for round in 0..50_u32 {
+        let new = flow_core::ports::NewFlow {
+            key: samples::key(&format!("their-key-{round}")),
+            attempt_no: AttemptNo(round + 1),
+            ..samples::new_flow(1, mine.deadline)
+        };
+        store.before_next(StoreOp::Create, move |store| {
+            if let flow_core::ports::Created::Inserted(seen) = store.create_now(new) {
+                fail(store, seen.value.id);
+            }
+        });
+    }
+    let failed = create(&store, &mine).await;
+    assert!(matches!(failed, Err(CreateError::Store(StoreError::OutcomeUnknown))), "{failed:?}");
+}
+
+#[tokio::test]
+async fn a_write_that_took_long_to_be_lost_is_not_tried_again_while_the_client_waits() {
+    let store = store();
+    store.fail_next(StoreOp::Create, StoreFault::OutcomeUnknown { happened: false });
+    store.before_next(StoreOp::Create, |store| store.clock().advance_ms(2_500));
+    let failed = create(&store, &request(&store, 1)).await;
+    assert!(matches!(failed, Err(CreateError::Store(StoreError::OutcomeUnknown))), "{failed:?}");
+    assert_eq!(store.calls(StoreOp::Create), 1);
+    // The same request, made again, is carried out.
+    assert_eq!(taken(&create(&store, &request(&store, 1)).await.unwrap()).0, "created");
+}
+
+#[tokio::test]
+async fn a_deadline_that_passes_while_a_write_is_in_doubt_is_no_refusal() {
+    let store = store();
+    store.fail_next(StoreOp::Create, StoreFault::OutcomeUnknown { happened: false });
+    store.before_next(StoreOp::Create, |store| store.clock().advance_ms(11 * 60_000));
+    let failed = create(&store, &request(&store, 1)).await;
+    assert!(matches!(failed, Err(CreateError::Store(StoreError::OutcomeUnknown))), "{failed:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_64_clients_with_one_key_all_get_one_flow() {
     let store = Arc::new(store());

@@ -33,10 +33,12 @@ pub(crate) struct Found {
     trade_order_no: String,
 }
 
-/// The flows of these users, by id.
+/// The flows of these users, by id. Whether one has ended is told by its state: while a row was being written, MariaDB was
+/// seen to give the old state together with the new value of the column generated from it.
 pub(crate) async fn flows(root: &mut MySqlConnection, users: &[u64]) -> anyhow::Result<Vec<Found>> {
     let sql = format!(
-        "SELECT id, trade_order_no, status, CAST(version AS SIGNED) AS version, is_open IS NULL AS ended,
+        "SELECT id, trade_order_no, status, CAST(version AS SIGNED) AS version,
+           status IN ('PAY_FAIL', 'BIZ_SUCCESS', 'REFUNDED') AS ended,
            hold_reason IS NOT NULL AS held, cancel_requested_at IS NOT NULL AS cancelled
          FROM internal_pay_flow WHERE user_id IN ({}) ORDER BY id",
         list(users)

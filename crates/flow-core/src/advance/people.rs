@@ -103,6 +103,7 @@ impl Advancer {
                 AdvanceError::Store(error) => AdvanceError::Store(doubt.colour(error)),
                 AdvanceError::NotFound { .. } => error,
             })?;
+            doubt.look_at(seat.now(&*self.clock));
             let change = match decide(&seat.flow) {
                 Wanted::Answer(answer) => return Ok(answer),
                 Wanted::Write(_) if doubt.is_enough() => return Err(StoreError::OutcomeUnknown.into()),
