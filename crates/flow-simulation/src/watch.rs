@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use flow_core::create::PaymentRequest;
 use flow_core::flow::Flow;
 use flow_core::ids::FlowId;
-use flow_core::ports::{Created, FlowStore as _};
+use flow_core::ports::{Created, FlowEvent, FlowStore as _};
 use flow_core::state::State;
-use flow_testkit::ledger_check::{Invariant, OrderFacts, check_row, check_settled};
+use flow_testkit::ledger_check::{Invariant, OrderFacts, check_row, check_settled, check_written};
 use pay_sim::ledger::{Effect, OrderLedger};
 
 use crate::message::{Message, target_number};
@@ -60,13 +60,14 @@ impl Site {
         }
         let flow = flow_id(flow_number).and_then(|id| self.store.flow(id));
         match flow {
-            Some(flow) if flow.trade_order_no.as_str() == number => self.check_flow(&flow),
+            Some(flow) if flow.trade_order_no.as_str() == number => self.check_flow(&flow, None),
             Some(_) | None if new_effects.is_empty() => {}
             Some(_) | None => self.broken(format!("I1 broken: {number} is no flow's number")),
         }
     }
 
-    fn check_flow(&self, flow: &Flow) {
+    /// After a write with its audit lines, after an effect without: the row may be about to follow.
+    fn check_flow(&self, flow: &Flow, lines: Option<&[FlowEvent]>) {
         if self.is_overcharged(flow) {
             // The wallet broke its contract; what is ours is never to take that for the charge we asked for.
             if flow.state != State::Paying {
@@ -74,7 +75,12 @@ impl Site {
             }
             return;
         }
-        for violation in check_row(flow, &self.facts_of(flow)) {
+        let facts = self.facts_of(flow);
+        let violations = match lines {
+            Some(lines) => check_written(flow, lines, &facts),
+            None => check_row(flow, &facts),
+        };
+        for violation in violations {
             self.broken(violation.to_string());
         }
     }
@@ -86,14 +92,15 @@ impl Site {
         if seen == Some(flow.version.0) {
             return;
         }
+        let lines = self.store.events_of(flow_id);
         let next = seen.map_or(0, |version| version + 1);
-        for event in self.store.events_of(flow_id).into_iter().filter(|event| event.version.0 >= next) {
-            let from = event.from.unwrap_or(event.to);
-            let why = event.outcome.unwrap_or(event.trigger);
-            let what = What::Wrote(flow_id.get(), from, event.to, event.version.0, event.kind, why);
+        for line in lines.iter().filter(|line| line.version.0 >= next) {
+            let from = line.from.unwrap_or(line.to);
+            let why = line.outcome.as_ref().unwrap_or(&line.trigger).clone();
+            let what = What::Wrote(flow_id.get(), from, line.to, line.version.0, line.kind.clone(), why);
             self.note(Who::Database, what);
         }
-        self.check_flow(&flow);
+        self.check_flow(&flow, Some(&lines));
         self.changed.notify_waiters();
     }
 

@@ -134,6 +134,13 @@ pub fn check(flows: &[Flow], events: &[FlowEvent], facts: impl Fn(&Flow) -> Orde
     found.0
 }
 
+/// What of [`check`] can be said of one row and its audit lines alone, after any write: everything but its rivals.
+pub fn check_written(flow: &Flow, lines: &[FlowEvent], facts: &OrderFacts) -> Vec<Violation> {
+    let mut found = Findings(check_row(flow, facts));
+    check_story(flow, &lines.iter().collect::<Vec<_>>(), &mut found);
+    found.0
+}
+
 /// What of [`check`] can be said of one row alone, at any moment: everything but its story and its rivals.
 pub fn check_row(flow: &Flow, facts: &OrderFacts) -> Vec<Violation> {
     let mut found = Findings::default();
