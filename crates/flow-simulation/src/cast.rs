@@ -283,7 +283,7 @@ impl WakeQueue for Wakes {
     async fn wake_after(&self, flow_id: FlowId, version: Version, delay_ms: u64) -> Result<(), WakeError> {
         self.life.pass().await;
         let site = &self.life.site;
-        let mut draw = site.draw(Topic::Wake, flow_id.get());
+        let mut draw = site.draw_for_flow(Topic::Wake, flow_id.get());
         if draw.chance(site.plan.store_trouble) && site.allows(&draw) {
             site.note(self.life.who, What::Fault(draw.point, "wake-up not taken", 0));
             return Err(WakeError::Full);

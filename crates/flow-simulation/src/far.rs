@@ -43,7 +43,15 @@ impl Far {
         self.life.pass().await;
         let (topic, subject) = message.about();
         let message = mind::altered(site, message, self.follows_not_found(topic, subject));
-        let mut draw = site.draw(topic, subject);
+        let mut draw = match &message {
+            Message::Fact(_) => site.draw(topic, subject),
+            Message::Debit(_)
+            | Message::Query(_)
+            | Message::Close(_)
+            | Message::Refund(_)
+            | Message::QueryRefund(_)
+            | Message::Execute(_) => site.draw_for_flow(topic, subject),
+        };
         site.note(self.life.who, What::Asked(topic, subject));
         let trouble = faults::of_call(site, self.life.who, &message, &mut draw);
         let reply = match mind::presumed(site, &message) {

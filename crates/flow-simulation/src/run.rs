@@ -95,7 +95,9 @@ async fn play(setup: &Setup) -> Ran {
         }
     }
     storm(&site).await;
-    site.calm_down();
+    if !site.is_broken() {
+        site.calm_down();
+    }
     site.changed.notify_waiters();
     if site.plan.people_release {
         tokio::spawn(people::clear_up(Arc::clone(&site), Arc::clone(&cast)));

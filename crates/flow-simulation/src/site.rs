@@ -12,6 +12,7 @@ use flow_testkit::mutants::Subject;
 use tokio::sync::Notify;
 
 use crate::dice::{Dice, Draw, Topic};
+use crate::message::target_number;
 use crate::plan::{Plan, UpheavalKind};
 use crate::time::{Time, sleep_ms};
 use crate::trace::{Trace, What, Who};
@@ -45,6 +46,7 @@ struct Seen {
     versions: BTreeMap<FlowId, u64>,
     effects: BTreeMap<(Who, String), usize>,
     overcharged: BTreeSet<i64>,
+    names: BTreeMap<i64, i64>,
 }
 
 impl Site {
@@ -177,7 +179,20 @@ impl Site {
         self.under_way.load(Ordering::SeqCst) > 0
     }
 
-    /// The next draw about a flow, a target or a process.
+    /// A flow's name for the dice: target and attempt. Its id would not do: it depends on what others have done before,
+    /// so that leaving one client out would change the luck of all that come after.
+    pub(crate) fn name_flow(&self, flow: &Flow) {
+        let name = target_number(&flow.target) * 100 + i64::from(flow.attempt_no.0);
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).names.insert(flow.id.get(), name);
+    }
+
+    /// The next draw about a flow.
+    pub(crate) fn draw_for_flow(&self, topic: Topic, flow: i64) -> Draw {
+        let name = self.seen.lock().unwrap_or_else(PoisonError::into_inner).names.get(&flow).copied();
+        self.draw(topic, name.unwrap_or(flow))
+    }
+
+    /// The next draw about a target, a process, a client or a person.
     pub(crate) fn draw(&self, topic: Topic, subject: i64) -> Draw {
         self.dice.draw(topic, subject)
     }

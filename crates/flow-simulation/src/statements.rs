@@ -41,10 +41,22 @@ impl Statements {
         Statements { life }
     }
 
+    /// A statement about a flow.
+    async fn send_for_flow(&self, topic: Topic, flow_id: FlowId) -> Arrived {
+        self.life.pass().await;
+        let draw = self.life.site.draw_for_flow(topic, flow_id.get());
+        self.transmit(topic, flow_id.get(), draw).await
+    }
+
+    /// A statement about a target, or about this process.
     async fn send(&self, topic: Topic, subject: i64) -> Arrived {
+        self.life.pass().await;
+        let draw = self.life.site.draw(topic, subject);
+        self.transmit(topic, subject, draw).await
+    }
+
+    async fn transmit(&self, topic: Topic, subject: i64, mut draw: Draw) -> Arrived {
         let (life, site) = (&self.life, &self.life.site);
-        life.pass().await;
-        let mut draw: Draw = site.draw(topic, subject);
         let trouble = faults::of_statement(site, life.who, topic, &mut draw);
         let (mut there_ms, mut back_ms) = (site.latency_ms(&mut draw), site.latency_ms(&mut draw));
         match trouble {
@@ -137,7 +149,7 @@ impl FlowStore for Statements {
     }
 
     async fn load(&self, flow_id: FlowId) -> Result<Seen<Option<Flow>>, StoreError> {
-        let arrived = self.send(Topic::Load, flow_id.get()).await;
+        let arrived = self.send_for_flow(Topic::Load, flow_id).await;
         self.arm(&arrived, StoreOp::Load);
         let result = self.life.site.store.load(flow_id).await;
         self.hear(arrived, result).await
@@ -177,7 +189,7 @@ impl FlowStore for Statements {
     }
 
     async fn bind_key(&self, binding: KeyBinding) -> Result<Bound, StoreError> {
-        let arrived = self.send(Topic::BindKey, binding.flow_id.get()).await;
+        let arrived = self.send_for_flow(Topic::BindKey, binding.flow_id).await;
         self.arm(&arrived, StoreOp::BindKey);
         let result = self.life.site.store.bind_key(binding).await;
         self.hear(arrived, result).await
@@ -186,7 +198,7 @@ impl FlowStore for Statements {
     async fn cas(&self, write: CasWrite) -> Result<CasOutcome, StoreError> {
         let site = &self.life.site;
         let flow_id = write.flow_id;
-        let arrived = self.send(Topic::Cas, flow_id.get()).await;
+        let arrived = self.send_for_flow(Topic::Cas, flow_id).await;
         match arrived.trouble {
             Some(StoreTrouble::LostLate { after_ms }) => {
                 let write = write.clone();

@@ -118,6 +118,7 @@ impl Site {
     }
 
     fn look_at_new(&self, flow: &Flow) {
+        self.name_flow(flow);
         if self.version_seen(flow.id, flow.version.0).is_none() {
             let target = target_number(&flow.target);
             self.note(Who::Database, What::Created(flow.id.get(), target, flow.attempt_no.0));

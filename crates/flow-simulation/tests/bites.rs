@@ -13,16 +13,14 @@ const SEEDS_PER_MUTANT: u64 = 400;
 
 /// Faults that are not found among the first seeds, and a seed shortly before one that finds them. Whoever changes the
 /// worlds takes new ones from `cargo xtask sim --mutants`.
-const RARE: [(Mutant, u64); 9] = [
-    (Mutant::NoGrace, 300),
-    (Mutant::CloseUnconfirmed, 2_300),
-    (Mutant::ReceiptUnchecked, 300),
+const RARE: [(Mutant, u64); 7] = [
+    (Mutant::NoGrace, 400),
+    (Mutant::CloseUnconfirmed, 300),
     (Mutant::LateFollow, 200),
-    (Mutant::NoNotAfter, 700),
+    (Mutant::NoNotAfter, 100),
     (Mutant::NoSettleMargin, 1_000),
-    (Mutant::HearingClock, 350),
-    (Mutant::LateCancel, 150),
-    (Mutant::CasWithoutVersion, 200),
+    (Mutant::HearingClock, 150),
+    (Mutant::CasWithoutVersion, 400),
 ];
 
 #[test]
