@@ -179,7 +179,7 @@ const ROWS: &[(Setup, Story, Victim, &[At])] = &[
     (Setup::NoTimer, Story::Start, Victim::StartingScanner, START),
     (Setup::NoTimer, Story::NotBegun, Victim::Scanner, &[(Spot::CasOne, 1, CAS_PAYING), at(Spot::Debit)]),
     (Setup::NoTimer, Story::LostDebit, Victim::Scanner, &[
-        at(Spot::Now), at(Spot::LeaseSchema), at(Spot::LeaseTake), (Spot::Session, 1, "lease"), at(Spot::ListDue),
+        at(Spot::Now), at(Spot::LeaseSchema), at(Spot::LeaseTake), at(Spot::ListDue),
         at(Spot::LeaseConfirm), at(Spot::Load), at(Spot::Query), (Spot::CasOne, 1, CAS_PAYED), at(Spot::Execute),
         at(Spot::Fact), (Spot::CasOne, 2, CAS_SUCCESS), at(Spot::LeaseRelease), at(Spot::Summarise),
     ]),

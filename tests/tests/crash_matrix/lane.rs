@@ -16,6 +16,9 @@ const DEATH: Duration = Duration::from_secs(8);
 
 const SIGKILL: i32 = 9;
 
+/// Tells a build with crash points where its orders are.
+pub(crate) const ORDER_FILE_VARIABLE: &str = "PAY_CRASH_FILE";
+
 /// A stack in which cases are run one after the other.
 pub(crate) struct Lane {
     pub(crate) site: Site,
@@ -42,7 +45,7 @@ impl Lane {
         let mut site = Site::open_empty(database, tuning, Profile::CrashPoints).await?;
         let committers = if setup == Setup::OneCommitter { "1" } else { "2" };
         site.stack.set_env(&[
-            ("PAY_CRASH_FILE", &order_file(&site, "order").display().to_string()),
+            (ORDER_FILE_VARIABLE, &order_file(&site, "order").display().to_string()),
             ("PAY__DATABASE__COMMITTERS", committers),
             // A statement may be paused for as long as others need to queue up behind it.
             ("PAY__DATABASE__STATEMENT_TIMEOUT_MS", "30000"),

@@ -81,15 +81,34 @@ impl Play {
 /// Brings a story to the moment before the order. The scanner is paused.
 pub(crate) async fn prepare(lane: &mut Lane, case: &Case) -> anyhow::Result<Play> {
     let user = lane.new_user();
+    let drop_once = |call, stage| fault(user, &[call], stage, Some(1), json!({ "kind": "drop" }));
     match case.story {
-        Story::Pay
-        | Story::FirstPay
-        | Story::PayPoor
-        | Story::LostDebit
-        | Story::MissingDebit
-        | Story::WrongAmount
-        | Story::LateBusiness
-        | Story::LateDebit => payment(lane, case, user).await,
+        Story::Pay => payment(lane, case, user, Course::ending(SUCCESS)).await,
+        Story::FirstPay => {
+            lane.restart_api().await?;
+            payment(lane, case, user, Course::ending(SUCCESS)).await
+        }
+        Story::PayPoor => {
+            lane.site.sim().balance(user, "CNY", 1).await?;
+            payment(lane, case, user, Course::ending(NOT_PAID)).await
+        }
+        Story::LostDebit => payment(lane, case, user, Course::ending(SUCCESS).with(lost_debit(user))).await,
+        Story::MissingDebit => {
+            payment(lane, case, user, Course::ending(SUCCESS).with(drop_once("debit", "before"))).await
+        }
+        Story::WrongAmount => {
+            let lies = fault(user, &["debit", "query"], "before", None, json!({ "kind": "wrong_amount" }));
+            let play = payment(lane, case, user, Course::ending(SUCCESS).with(lies)).await?;
+            Ok(Play { held: true, ..play })
+        }
+        Story::LateBusiness => {
+            let fails = fault(user, &["execute"], "before", None, json!({ "kind": "status", "status": 500 }));
+            let course = Course::ending(REFUNDED).with(fails).with(drop_once("refund", "after"));
+            payment(lane, case, user, course.late()).await
+        }
+        Story::LateDebit => {
+            payment(lane, case, user, Course::ending(NOT_PAID).with(missing_debit(user)).late()).await
+        }
         Story::NotBegun => not_begun(lane, user).await,
         Story::Replay => {
             let Stuck { request, .. } = stuck(lane, user, lost_debit(user)).await?;
@@ -101,8 +120,8 @@ pub(crate) async fn prepare(lane: &mut Lane, case: &Case) -> anyhow::Result<Play
         }
         Story::Cancel => cancelled(lane, case, user, missing_debit(user), NOT_PAID).await,
         Story::CancelCharged => cancelled(lane, case, user, lost_debit(user), REFUNDED).await,
-        Story::LostRefund => refunding(lane, user, "after").await,
-        Story::MissingRefund => refunding(lane, user, "before").await,
+        Story::LostRefund => refunding(lane, user, drop_once("refund", "after")).await,
+        Story::MissingRefund => refunding(lane, user, drop_once("refund", "before")).await,
         Story::Hold => {
             let Stuck { flow_id, .. } = stuck(lane, user, lost_debit(user)).await?;
             Ok(Play { held: true, ..Play::of(user, SUCCESS).with(Request::Hold { flow_id }) })
@@ -111,17 +130,15 @@ pub(crate) async fn prepare(lane: &mut Lane, case: &Case) -> anyhow::Result<Play
             let flow_id = held(lane, user).await?;
             Ok(Play::of(user, SUCCESS).with(Request::Release { flow_id }))
         }
-        Story::ReadFlow | Story::ReadEvents | Story::FindFlow | Story::AskReady | Story::Start => {
-            let Stuck { flow_id, .. } = stuck(lane, user, lost_debit(user)).await?;
-            let play = Play::of(user, SUCCESS);
-            let look = |path: String| Request::Look { path };
-            Ok(match case.story {
-                Story::ReadFlow => play.with(look(format!("/payment-flows/{flow_id}"))),
-                Story::ReadEvents => play.with(look(format!("/payment-flows/{flow_id}/events"))),
-                Story::FindFlow => play.with(look(format!("/payment-flows?user_id={user}"))),
-                Story::AskReady => play.with(look("/readyz".to_owned())),
-                _ => play,
-            })
+        Story::ReadFlow => looked_at(lane, user, |flow_id| format!("/payment-flows/{flow_id}")).await,
+        Story::ReadEvents => {
+            looked_at(lane, user, |flow_id| format!("/payment-flows/{flow_id}/events")).await
+        }
+        Story::FindFlow => looked_at(lane, user, |_| format!("/payment-flows?user_id={user}")).await,
+        Story::AskReady => looked_at(lane, user, |_| "/readyz".to_owned()).await,
+        Story::Start => {
+            stuck(lane, user, lost_debit(user)).await?;
+            Ok(Play::of(user, SUCCESS))
         }
         Story::ManyPayments
         | Story::ManyJoins
@@ -153,45 +170,48 @@ fn missing_debit(user: u64) -> Value {
     fault(user, &["debit"], "before", None, json!({ "kind": "drop" }))
 }
 
-/// A payment that goes wrong in the story's way. Under way when an API dies; left in `PAYING` where another does.
-async fn payment(lane: &mut Lane, case: &Case, user: u64) -> anyhow::Result<Play> {
-    let sim = lane.site.sim();
-    let once = |call, stage| fault(user, &[call], stage, Some(1), json!({ "kind": "drop" }));
-    let (faults, deadline_ms, ending) = match case.story {
-        Story::LostDebit => (vec![lost_debit(user)], FAR_MS, SUCCESS),
-        Story::MissingDebit => (vec![once("debit", "before")], FAR_MS, SUCCESS),
-        Story::WrongAmount => (
-            vec![fault(user, &["debit", "query"], "before", None, json!({ "kind": "wrong_amount" }))],
-            FAR_MS,
-            SUCCESS,
-        ),
-        Story::LateBusiness => {
-            let fails = fault(user, &["execute"], "before", None, json!({ "kind": "status", "status": 500 }));
-            (vec![fails, once("refund", "after")], NEAR_MS, REFUNDED)
-        }
-        Story::LateDebit => (vec![missing_debit(user)], NEAR_MS, NOT_PAID),
-        Story::PayPoor => {
-            sim.balance(user, "CNY", 1).await?;
-            (Vec::new(), FAR_MS, NOT_PAID)
-        }
-        Story::FirstPay => {
-            lane.restart_api().await?;
-            (Vec::new(), FAR_MS, SUCCESS)
-        }
-        _ => (Vec::new(), FAR_MS, SUCCESS),
-    };
-    for rule in faults {
-        sim.fault(rule).await?;
+/// How a payment goes wrong, and ends.
+struct Course {
+    faults: Vec<Value>,
+    /// The deadline passes on the way, and the faults stay until then.
+    late: bool,
+    ending: Ending,
+}
+
+impl Course {
+    fn ending(ending: Ending) -> Course {
+        Course { faults: Vec::new(), late: false, ending }
     }
-    let request = pay(user, "first", deadline_ms);
-    let late = matches!(case.story, Story::LateBusiness | Story::LateDebit);
-    let play = Play { held: case.story == Story::WrongAmount, keeps_faults: late, ..Play::of(user, ending) };
+
+    fn with(mut self, fault: Value) -> Course {
+        self.faults.push(fault);
+        self
+    }
+
+    fn late(self) -> Course {
+        Course { late: true, ..self }
+    }
+}
+
+/// A payment: under way when an API dies; left in `PAYING` where another process does.
+async fn payment(lane: &Lane, case: &Case, user: u64, course: Course) -> anyhow::Result<Play> {
+    for rule in course.faults {
+        lane.site.sim().fault(rule).await?;
+    }
+    let request = pay(user, "first", if course.late { NEAR_MS } else { FAR_MS });
+    let play = Play { keeps_faults: course.late, ..Play::of(user, course.ending) };
     if case.victim == Victim::Api {
         return Ok(play.with(request));
     }
     send(lane, &request, 0).await?;
     at_version(lane, user, 2).await?;
     Ok(play)
+}
+
+/// A flow under way while somebody looks.
+async fn looked_at(lane: &Lane, user: u64, path: impl Fn(&str) -> String) -> anyhow::Result<Play> {
+    let Stuck { flow_id, .. } = stuck(lane, user, lost_debit(user)).await?;
+    Ok(Play::of(user, SUCCESS).with(Request::Look { path: path(&flow_id) }))
 }
 
 /// An API that died before it wrote `PAYING`.
@@ -254,9 +274,9 @@ async fn cancelled(
 }
 
 /// Cancelled, charged, and left in `REFUNDING` after one refund that got lost on its way or on its way back.
-async fn refunding(lane: &Lane, user: u64, stage: &str) -> anyhow::Result<Play> {
+async fn refunding(lane: &Lane, user: u64, refund: Value) -> anyhow::Result<Play> {
     let Stuck { flow_id, .. } = stuck(lane, user, lost_debit(user)).await?;
-    lane.site.sim().fault(fault(user, &["refund"], stage, Some(1), json!({ "kind": "drop" }))).await?;
+    lane.site.sim().fault(refund).await?;
     send(lane, &Request::Cancel { flow_id }, 0).await?;
     at_version(lane, user, 6).await?;
     Ok(Play::of(user, REFUNDED))
