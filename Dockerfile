@@ -5,7 +5,7 @@ COPY . .
 # The queries are checked against the committed .sqlx: no database is needed to build.
 ENV SQLX_OFFLINE=true
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
-    cargo build --release --locked --bin pay-api --bin pay-scanner --bin pay-sim \
+    cargo build --release --locked --package pay-api --package pay-scanner --package pay-sim \
     && mkdir /out \
     && cp target/release/pay-api target/release/pay-scanner target/release/pay-sim /out/
 

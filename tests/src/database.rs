@@ -1,6 +1,7 @@
 //! One suite's schema, migrated, with the two accounts of the product, on the shared server or on one of the suite's own.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use anyhow::Context as _;
 use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection, Row as _};
@@ -48,6 +49,32 @@ impl Database {
         Ok(Database { flavor, schema, app_url, migrate_url, root_url })
     }
 
+    /// The same schema on another server that has it, too.
+    #[must_use]
+    pub fn moved_to(&self, server: &Server) -> Database {
+        Database { root_url: server.root_url(), ..self.clone() }
+    }
+
+    /// The server's address.
+    ///
+    /// # Errors
+    /// The URL names none.
+    pub fn address(&self) -> anyhow::Result<SocketAddr> {
+        let text = self.root_url.rsplit('@').next().unwrap_or_default();
+        text.parse().with_context(|| format!("the server's URL ends in no address: {text}"))
+    }
+
+    /// The URL as the services' own account sees it, with the server at another address and without TLS, which no
+    /// proxy could look into.
+    ///
+    /// # Errors
+    /// The URL names no server.
+    pub fn app_url_at(&self, address: SocketAddr) -> anyhow::Result<String> {
+        let (account, rest) = self.app_url.split_once('@').context("the URL names no account")?;
+        let (_, schema) = rest.split_once('/').context("the URL names no schema")?;
+        Ok(format!("{account}@{address}/{schema}?ssl-mode=DISABLED"))
+    }
+
     /// A connection as root, inside the schema.
     ///
     /// # Errors
@@ -85,6 +112,21 @@ impl Database {
         Ok(number)
     }
 
+    /// The first column of every row where it is not NULL, as text.
+    ///
+    /// # Errors
+    /// The server's refusal.
+    pub async fn texts(&self, sql: &str) -> anyhow::Result<Vec<String>> {
+        let mut root = self.connect().await?;
+        let rows = sqlx::query(AssertSqlSafe(sql))
+            .fetch_all(&mut root)
+            .await
+            .with_context(|| format!("refused: {sql}"))?;
+        root.close().await?;
+        let texts: Vec<Option<String>> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+        Ok(texts.into_iter().flatten().collect())
+    }
+
     /// How many rows each table has.
     ///
     /// # Errors
@@ -112,10 +154,8 @@ impl Database {
     /// # Errors
     /// The server does not answer.
     pub async fn open_flows(&self) -> anyhow::Result<i64> {
-        // By the state, not by `is_open`: while a flow ends, MariaDB has been seen to show the old state beside the new
-        // value of the generated column.
         self.number(
-            "SELECT COUNT(*) FROM internal_pay_flow
+            "SELECT COUNT(*) FROM internal_pay_flow \
              WHERE status NOT IN ('PAY_FAIL', 'BIZ_SUCCESS', 'REFUNDED') AND hold_reason IS NULL",
         )
         .await

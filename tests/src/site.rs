@@ -73,6 +73,11 @@ impl Site {
         self.client().with_key(Keys::OPERATOR)
     }
 
+    /// Process ids of the services, to see that none has ended.
+    pub fn service_pids(&mut self) -> Vec<Option<u32>> {
+        self.stack.service_pids()
+    }
+
     /// The simulator.
     pub fn sim(&self) -> SimClient {
         self.stack.sim()

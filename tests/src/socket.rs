@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use xtask::stack::ApiClient;
@@ -85,6 +86,19 @@ impl Socket {
             Err(_) => anyhow::bail!("still open after {within:?}"),
         }
     }
+}
+
+/// Sees to it that this process may have so many files and connections open.
+///
+/// # Errors
+/// The machine does not allow so many.
+pub fn raise_file_limit(wanted: u64) -> anyhow::Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= wanted) {
+        return Ok(());
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit })
+        .with_context(|| format!("{wanted} open files are not allowed here (ulimit -n)"))
 }
 
 fn address(api: &ApiClient) -> anyhow::Result<SocketAddr> {

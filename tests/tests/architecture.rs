@@ -14,12 +14,18 @@ const MAX_LINES: usize = 500;
 /// Which of the workspace's own crates a crate may depend on, in its normal and in its test dependencies.
 ///
 /// A new crate is added here with a line of thought: binaries never know each other, and nothing ships the testkit.
-const MAY_KNOW: [(&str, &[&str], &[&str]); 11] = [
+const MAY_KNOW: [(&str, &[&str], &[&str]); 12] = [
     ("flow-core", &[], &["flow-testkit"]),
-    ("flow-config", &["flow-core"], &[]),
+    ("flow-config", &["flow-core"], &["flow-testkit"]),
     ("flow-adapters", &["flow-core", "flow-config"], &["flow-testkit", "pay-sim"]),
     ("flow-testkit", &["flow-core", "pay-sim"], &[]),
     ("flow-model", &["flow-core", "flow-testkit"], &[]),
+    // Drives the shipped entrances of both binaries, through their libraries, over fakes; nothing depends on it.
+    (
+        "flow-simulation",
+        &["flow-core", "flow-adapters", "flow-testkit", "pay-api", "pay-scanner", "pay-sim"],
+        &["flow-simulation"],
+    ),
     ("pay-runtime", &["flow-core", "flow-config", "flow-adapters"], &["flow-testkit"]),
     ("pay-api", &["flow-core", "flow-config", "flow-adapters", "pay-runtime"], &["flow-testkit"]),
     ("pay-scanner", &["flow-core", "flow-config", "flow-adapters", "pay-runtime"], &["flow-testkit"]),
@@ -68,7 +74,7 @@ const CORE_RULES: [(&[&str], &[&str]); 5] = [
     ),
     // What takes requests and what advances flows know ports, not what is behind them.
     (&["create", "advance", "ports"], &["sqlx", "axum", "hyper", "reqwest", "MySqlStore", "crate::store"]),
-    (&["create", "ports"], &["tokio", "crate::advance", "crate::downstream"]),
+    (&["create", "ports", "decisions"], &["tokio", "crate::advance", "crate::downstream"]),
     (&["advance"], &["axum", "tokio"]),
     (&["downstream", "store", "crash"], &["axum", "hyper", "reqwest", "crate::advance", "crate::create"]),
 ];
@@ -99,6 +105,30 @@ fn each_technology_lives_in_its_crates() {
             assert!(!uses || allowed.contains(&name.as_str()), "{name} must not depend on {technology}");
         }
     }
+}
+
+#[test]
+fn nothing_that_ships_is_built_for_the_simulation() {
+    for (name, text) in manifest_texts() {
+        // The core offers the feature, the simulation turns it on for its own tests; nobody else knows of it.
+        let knows = text.contains("mutants");
+        assert!(
+            !knows || ["flow-core", "flow-simulation"].contains(&name.as_str()),
+            "{name} knows of mutants"
+        );
+        assert!(
+            !text.lines().any(|line| line.starts_with("default =")),
+            "{name} has features that are on by themselves"
+        );
+    }
+    let simulation = read(&root().join("crates/flow-simulation/Cargo.toml"));
+    let normal = simulation.split("[dev-dependencies]").next().unwrap_or_default();
+    let turned_on = normal.lines().filter(|line| line.contains("mutants") && !line.starts_with('#'));
+    assert_eq!(turned_on.collect::<Vec<_>>(), [r#"mutants = ["flow-core/mutants"]"#]);
+    // Built by package: otherwise cargo unites the features of the whole workspace, the simulation's stopped clock included.
+    let image = read(&root().join("Dockerfile"));
+    let build = image.lines().find(|line| line.contains("cargo build")).expect("the image is built by cargo");
+    assert!(build.contains("--package pay-api") && !build.contains("--workspace"), "{build}");
 }
 
 #[test]
@@ -134,7 +164,12 @@ fn the_core_keeps_its_layers() {
 
 #[test]
 fn only_advance_changes_a_flow() {
-    let writers = ["crates/flow-core/src/advance/", "crates/flow-core/src/store/", "crates/flow-testkit/"];
+    let writers = [
+        "crates/flow-core/src/advance/",
+        "crates/flow-core/src/store/",
+        "crates/flow-testkit/",
+        "crates/flow-simulation/",
+    ];
     // The benchmark issues the product's statements by hand, on a database of its own.
     let measured = "crates/xtask/src/commands/bench/";
     for file in sources().iter().filter(|file| is_shipped(file)) {
@@ -272,14 +307,22 @@ struct Manifest {
     dev: Vec<String>,
 }
 
-/// Every crate of the workspace, by name.
-fn manifests() -> BTreeMap<String, Manifest> {
+/// Every crate's `Cargo.toml`, by the crate's folder.
+fn manifest_texts() -> BTreeMap<String, String> {
     let mut folders: Vec<PathBuf> = vec![root().join("tests")];
     let crates = fs::read_dir(root().join("crates")).expect("the workspace has crates");
     folders.extend(crates.map(|entry| entry.expect("it can be listed").path()));
+    let named = |folder: PathBuf| {
+        let name = folder.file_name().expect("a folder has a name").to_string_lossy().into_owned();
+        (name, read(&folder.join("Cargo.toml")))
+    };
+    folders.into_iter().map(named).collect()
+}
+
+/// Every crate of the workspace, by name.
+fn manifests() -> BTreeMap<String, Manifest> {
     let mut manifests = BTreeMap::new();
-    for folder in folders {
-        let text = read(&folder.join("Cargo.toml"));
+    for text in manifest_texts().into_values() {
         let mut section = "";
         let mut name = None;
         let mut manifest = Manifest { normal: Vec::new(), dev: Vec::new() };

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use e2e::{Database, Flavor, Shop, Site, Socket, request_head};
+use e2e::{Database, Flavor, Site, Socket, pay_politely, request_head};
 use futures_util::future::join_all;
 use serde_json::json;
 use xtask::stack::{ApiClient, Patience, Payment, Tuning};
@@ -17,8 +17,6 @@ const FILLING: Duration = Duration::from_secs(3);
 const RUDE_PER_KIND: usize = 120;
 /// Who asks and never reads: fewer, since each fills megabytes of the system's buffers. 500 with the others.
 const NEVER_READING: usize = 20;
-/// Generous: a bound, not a measurement.
-const POLITE_LIMIT: Duration = Duration::from_secs(5);
 
 e2e::on_both_servers! {
     cost_a_polite_client_nothing within 120 s;
@@ -33,7 +31,7 @@ async fn cost_a_polite_client_nothing(flavor: Flavor) -> anyhow::Result<()> {
         over.store(true, Ordering::Relaxed);
         end
     };
-    let ((), (), ()) = tokio::try_join!(rude, polite(&api, &over), long_poll(&site))?;
+    let ((), (), ()) = tokio::try_join!(rude, pay_politely(&api, "polite", 42, &over), long_poll(&site))?;
     site.settle(Duration::from_secs(20)).await?;
     site.close().await
 }
@@ -129,31 +127,6 @@ async fn never_reading(api: &ApiClient) -> anyhow::Result<Duration> {
     let answers = String::from_utf8_lossy(&taken).matches("HTTP/1.1 200 OK").count();
     ensure!(answers < ANSWERS, "all {answers} answers were kept for a client that took none");
     Ok(end)
-}
-
-/// Pays and reads like anybody, while the others are there.
-async fn polite(api: &ApiClient, over: &AtomicBool) -> anyhow::Result<()> {
-    let shop = Shop::new(vec![api.clone()]);
-    let mut latencies = Vec::new();
-    for number in 0.. {
-        if over.load(Ordering::Relaxed) {
-            break;
-        }
-        let patience = Patience::of(POLITE_LIMIT);
-        let body = Payment::new(42, format!("polite:{number}")).body();
-        let bought = shop.pay(0, &format!("polite-{number}"), &body, 4, POLITE_LIMIT).await?;
-        let flow_id = bought.flow_id().context("a polite payment was refused")?.to_owned();
-        let read = api.get(&format!("/payment-flows/{flow_id}")).await?;
-        ensure!(read.status == 200 && read.status_word() == "BIZ_SUCCESS", "{} {}", read.status, read.body);
-        ensure!(!patience.is_over(), "a polite client waited {:?}", patience.elapsed());
-        latencies.push(patience.elapsed());
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    latencies.sort_unstable();
-    let median = latencies.get(latencies.len() / 2).copied().unwrap_or_default();
-    eprintln!("polite: {} payments, median {median:.1?}, slowest {:.1?}", latencies.len(), latencies.last());
-    ensure!(latencies.len() >= 20, "the polite client got only {} payments through", latencies.len());
-    Ok(())
 }
 
 /// A client that waits for its answer in the way that is offered to it is not cut, however long it takes.

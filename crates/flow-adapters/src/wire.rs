@@ -4,13 +4,16 @@
 //! target, money), and indifferent to what is evidence only (transaction, reason, time): an odd one is dropped.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use flow_core::answer::{ErrorCode, Receipt};
 use flow_core::ids::{BizKey, DownstreamRef, RefundOrderNo, Scene, Target, TradeOrderNo, UserId};
 use flow_core::money::{Currency, Money};
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{IgnoredAny, IntoDeserializer as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 /// A time as both contracts write it: RFC 3339, UTC, milliseconds.
@@ -20,7 +23,38 @@ pub(crate) fn time_text(time: DateTime<Utc>) -> String {
 
 /// A received body, all of it: serde alone would let bytes that are no text pass in members it skips.
 pub(crate) fn from_json<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Option<T> {
-    serde_json::from_str(std::str::from_utf8(body).ok()?).ok()
+    let Object(told) = serde_json::from_str(std::str::from_utf8(body).ok()?).ok()?;
+    Some(told)
+}
+
+/// What must be written as an object: serde's derived readers take a list of the members' values as well, and the
+/// contracts do not.
+#[derive(Debug)]
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Object<T>, D::Error> {
+        deserializer.deserialize_map(ObjectVisitor(PhantomData))
+    }
+}
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = Object<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Object<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(members)).map(Object)
+    }
+}
+
+/// A word of an enumeration, which must be written as a string: serde's derived readers take `{"SUCCESS": null}` too.
+fn word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    T::deserialize(String::deserialize(deserializer)?.into_deserializer())
 }
 
 /// A request's body.
@@ -88,10 +122,10 @@ struct MoneyReply {
 }
 
 /// What debits and refunds say about the movement of money.
-#[derive(Debug, Deserialize)]
+#[derive(Debug)]
 pub(crate) struct Movement {
     user_id: Option<UserId>,
-    money: Option<MoneyReply>,
+    money: Option<Object<MoneyReply>>,
     transaction_id: Option<Value>,
     failure_code: Option<Value>,
     finished_at: Option<Value>,
@@ -103,9 +137,10 @@ pub(crate) struct DebitReply<'a> {
     pub(crate) trade_order_no: Cow<'a, str>,
     /// A refund names its charge too: its failure must not be read as the charge's.
     pub(crate) refund_order_no: Option<IgnoredAny>,
+    #[serde(deserialize_with = "word")]
     pub(crate) status: ChargeStatus,
     user_id: Option<UserId>,
-    money: Option<MoneyReply>,
+    money: Option<Object<MoneyReply>>,
     transaction_id: Option<Value>,
     failure_code: Option<Value>,
     finished_at: Option<Value>,
@@ -117,9 +152,10 @@ pub(crate) struct RefundReply<'a> {
     pub(crate) refund_order_no: Cow<'a, str>,
     #[serde(borrow)]
     pub(crate) trade_order_no: Cow<'a, str>,
+    #[serde(deserialize_with = "word")]
     pub(crate) status: RefundStatus,
     user_id: Option<UserId>,
-    money: Option<MoneyReply>,
+    money: Option<Object<MoneyReply>>,
     transaction_id: Option<Value>,
     failure_code: Option<Value>,
     finished_at: Option<Value>,
@@ -142,7 +178,7 @@ impl RefundReply<'_> {
 impl Movement {
     /// The receipt of a success; `None` if it does not say whose money moved and how much.
     pub(crate) fn receipt(self) -> Option<Receipt> {
-        let MoneyReply { amount, currency } = self.money?;
+        let Object(MoneyReply { amount, currency }) = self.money?;
         let text = |value: Option<Value>| value.as_ref().and_then(Value::as_str).map(str::to_owned);
         Some(Receipt {
             user_id: self.user_id?,
@@ -162,6 +198,7 @@ impl Movement {
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct ExecutionReply {
+    #[serde(deserialize_with = "word")]
     pub(crate) status: BusinessStatus,
     pub(crate) owner_order_no: Option<String>,
     refusal_code: Option<Value>,
@@ -177,6 +214,7 @@ impl ExecutionReply {
 /// cached must not pass for ours. Texts here, not ids: another spelling of the user is another answer.
 #[derive(Debug, Deserialize)]
 pub(crate) struct FactReply<'a> {
+    #[serde(deserialize_with = "word")]
     pub(crate) status: BusinessStatus,
     pub(crate) owner_order_no: Option<String>,
     #[serde(borrow)]

@@ -13,7 +13,6 @@ use flow_config::{Config, ConfigError, DEFAULTS, LoadOptions, LogFormat, Role};
 use flow_core::ids::{DownstreamName, Scene};
 use flow_core::money::Currency;
 use flow_core::retry::{JitterPermille, Schedule};
-use proptest::prelude::*;
 
 /// The smallest configuration that can take a payment.
 const MINIMAL: &str = r#"
@@ -405,55 +404,4 @@ fn a_variable_that_is_no_text_is_named() {
     let env = vec![("PAY__LOG__FILTER".into(), OsString::from_vec(vec![0xff]))];
     let error = Config::load(LoadOptions { file: None, env }).unwrap_err().to_string();
     assert!(error.contains("PAY__LOG__FILTER: is not valid Unicode"), "{error}");
-}
-
-fn arbitrary_value() -> impl Strategy<Value = String> {
-    let leaf = prop_oneof![
-        any::<i64>().prop_map(|n| n.to_string()),
-        any::<bool>().prop_map(|b| b.to_string()),
-        "[ -!#-\\[\\]-~]{0,12}".prop_map(|s| format!("\"{s}\"")),
-        Just("1.5e300".to_owned()),
-        Just("1979-05-27T07:32:00Z".to_owned()),
-    ];
-    leaf.prop_recursive(3, 16, 4, |inner| {
-        prop_oneof![
-            prop::collection::vec(inner.clone(), 0..4).prop_map(|items| format!("[{}]", items.join(", "))),
-            prop::collection::btree_map("[a-z_]{1,6}", inner, 0..4).prop_map(|entries| {
-                let entries: Vec<_> = entries.iter().map(|(k, v)| format!("{k} = {v}")).collect();
-                format!("{{ {} }}", entries.join(", "))
-            }),
-        ]
-    })
-}
-
-fn a_key_of_the_defaults() -> impl Strategy<Value = String> {
-    let keys: Vec<String> = DEFAULTS
-        .lines()
-        .filter_map(|line| line.trim_start_matches("# ").split_once(" = "))
-        .map(|(key, _)| key.trim().to_owned())
-        .collect();
-    prop_oneof![prop::sample::select(keys), "[a-z\\[\\]0-9._\"]{0,8}"]
-}
-
-proptest! {
-    #[test]
-    fn no_toml_panics(
-        entries in prop::collection::vec((prop::sample::select(vec![
-            "database", "wallets", "wallets.w", "businesses.b", "scenes.s", "scenes.s.currencies", "advance",
-            "api", "scanner", "log", "\"a[9999999999999]\"",
-        ]), a_key_of_the_defaults(), arbitrary_value()), 0..8),
-    ) {
-        let text: String = entries.iter().map(|(section, key, value)| format!("{section}.{key} = {value}\n")).collect();
-        let _ = load(&text, &[]);
-    }
-
-    #[test]
-    fn no_text_panics(text in "\\PC{0,200}") {
-        let _ = load(&text, &[]);
-    }
-
-    #[test]
-    fn no_variable_panics(name in "PAY(__[A-Za-z0-9_.]{0,8}){0,5}", value in "\\PC{0,20}") {
-        let _ = load(MINIMAL, &[(&name, &value)]);
-    }
 }

@@ -5,6 +5,7 @@
 
 use chrono::{DateTime, Utc};
 
+use crate::decisions;
 use crate::flow::Flow;
 use crate::ids::{AttemptNo, CallerId, DownstreamName, Fingerprint, FlowId, IdempotencyKey, Target, TraceId};
 use crate::money::Money;
@@ -142,19 +143,25 @@ pub fn judge<'a>(request: &PaymentRequest, known: &'a Lookup, now: DateTime<Utc>
 /// Most lookups of one request. A lost race is followed by a lookup that sees the winner, so that two are enough
 /// unless attempts fail and are made anew as fast as we look.
 const MAX_LOOKUPS: u32 = 8;
+/// Most writes of one request whose outcome nobody knows. Each may have taken the store's whole patience: a server that
+/// takes writes and answers none would otherwise keep a client for a multiple of it.
+const MAX_UNKNOWN_WRITES: u32 = 2;
 
 /// Takes a request.
 ///
 /// # Errors
 /// [`CreateError`]. Nothing was written, unless it is [`StoreError::OutcomeUnknown`]: that is resolved by looking again,
-/// and only returned when the database could not be asked either.
+/// and only returned when the database could not be asked either, or answers no write.
 pub async fn create(store: &dyn FlowStore, request: &PaymentRequest) -> Result<Taken, CreateError> {
     let mut doubt = Doubt::default();
     for _ in 0..MAX_LOOKUPS {
         let looked_up = store.look_up(&request.caller, &request.key, &request.target).await;
         let Seen { value: known, now } = looked_up.map_err(|error| doubt.colour(error))?;
-        match judge(request, &known, now) {
+        match decisions::judge(request, &known, now) {
             Verdict::Replay(flow) => return Ok(Taken::Replayed(Seen { value: flow.clone(), now })),
+            Verdict::Join(_) | Verdict::Insert(_) if doubt.is_enough() => {
+                return Err(StoreError::OutcomeUnknown.into());
+            }
             Verdict::Join(latest) => match store.bind_key(request.binding(latest.id)).await {
                 Ok(Bound::Bound) => return Ok(Taken::Joined(Seen { value: latest.clone(), now })),
                 Ok(Bound::KeyTaken) => {}
@@ -170,30 +177,43 @@ pub async fn create(store: &dyn FlowStore, request: &PaymentRequest) -> Result<T
             Verdict::KeyReused(flow_id) => return Err(CreateError::KeyReused { flow_id }),
             Verdict::OpenAttemptDiffers(flow_id) => return Err(CreateError::OpenAttemptDiffers { flow_id }),
             Verdict::TargetOfOtherCaller => return Err(CreateError::TargetOfOtherCaller),
+            // A write of ours may still be under way to the server.
+            Verdict::DeadlinePassed if doubt.is_raised() => return Err(StoreError::OutcomeUnknown.into()),
             Verdict::DeadlinePassed => return Err(CreateError::DeadlinePassed),
             Verdict::DeadlineTooFar => {
                 return Err(CreateError::DeadlineTooFar { horizon_ms: request.deadline_horizon_ms });
             }
         }
     }
-    Err(CreateError::Contended)
+    Err(if doubt.is_raised() { StoreError::OutcomeUnknown.into() } else { CreateError::Contended })
 }
 
 /// Whether an earlier write of the same call may have happened. From then on "nothing was written" is not ours to say:
 /// a client that believes it may give the payment up while it is being made.
 #[derive(Default)]
-pub(crate) struct Doubt(bool);
+pub(crate) struct Doubt {
+    unknown_writes: u32,
+}
 
 impl Doubt {
     /// A write's outcome is unknown.
     pub(crate) const fn raise(&mut self) {
-        self.0 = true;
+        self.unknown_writes += 1;
+    }
+
+    const fn is_raised(&self) -> bool {
+        self.unknown_writes > 0
+    }
+
+    /// Whether another write would be one too many.
+    pub(crate) const fn is_enough(&self) -> bool {
+        self.unknown_writes >= MAX_UNKNOWN_WRITES
     }
 
     /// The error as the caller must hear it.
     pub(crate) fn colour(&self, error: StoreError) -> StoreError {
         match error {
-            StoreError::Unavailable { .. } if self.0 => StoreError::OutcomeUnknown,
+            StoreError::Unavailable { .. } if self.is_raised() => StoreError::OutcomeUnknown,
             StoreError::Unavailable { .. }
             | StoreError::OutcomeUnknown
             | StoreError::Guarded { .. }

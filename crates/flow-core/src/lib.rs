@@ -15,6 +15,10 @@ pub mod cas;
 pub mod crash;
 pub mod create;
 pub mod decide;
+#[cfg(not(feature = "mutants"))]
+mod decisions;
+#[cfg(feature = "mutants")]
+pub mod decisions;
 pub mod downstream;
 pub mod flow;
 pub mod ids;

@@ -104,6 +104,9 @@ impl PaymentModel {
         if !state.network.is_empty() {
             return Some(Step::Arrive { message: 0, course: Course::Normal, twice: false });
         }
+        if !state.writes.is_empty() {
+            return Some(Step::LateWrite { write: 0 });
+        }
         if let Some(who) = state.processes.iter().position(|process| *process != Process::Idle) {
             return match state.processes[who] {
                 Process::Idle => None,

@@ -7,7 +7,7 @@
 //! [`flow_testkit::mutants::Subject`]; what is modelled is everything around it. The same worlds must find every mutant.
 //!
 //! - [`time`], [`row`], [`answers`], [`state`]: what a world's state consists of, small and without growing numbers.
-//! - [`process`], [`far_side`], [`people`]: the steps that lead from one state to the next, after `flow_core::advance`.
+//! - [`process`], [`table`], [`far_side`], [`people`]: the steps that lead from one state to the next, after `flow_core::advance`.
 //! - [`model`]: these as a stateright model; [`promises`] and [`calm`]: what must hold.
 //! - [`world`], [`worlds`]: the configurations; [`hunt`]: runs them; [`story`]: tells a run.
 //!
@@ -32,6 +32,7 @@ pub mod promises;
 pub mod row;
 pub mod state;
 pub mod story;
+pub mod table;
 pub mod time;
 pub mod world;
 pub mod worlds;

@@ -83,7 +83,8 @@ fn explore_one(name: &str, threads: usize) -> Result<(), String> {
 /// Explores as many worlds at a time as there are threads, and prints a table; the unique states over all of them.
 fn explore_all(worlds: &[World], threads: usize) -> Result<usize, String> {
     let watch = Stopwatch::start();
-    print_world("world", "unique states", "depth", "seconds", "result");
+    println!("Every state of every world is visited, and every promise checked in it.");
+    print_world("world", "unique states", "depth", "seconds", "promises", "what is in it");
     let (done, came) = mpsc::channel();
     let next = AtomicUsize::new(0);
     let mut totals = Totals::default();
@@ -94,25 +95,23 @@ fn explore_all(worlds: &[World], threads: usize) -> Result<usize, String> {
                 while let Some(world) = worlds.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let (explored, seconds) = timed(world.name, |say| hunt::explore(world, say));
                     // The receiver outlives the scope.
-                    let _ = done.send((world.name, explored, seconds));
+                    let _ = done.send((world, explored, seconds));
                 }
             });
         }
         drop(done);
         let mut waiting = HashMap::new();
         let mut names = worlds.iter().map(|world| world.name).peekable();
-        for (name, explored, seconds) in came {
-            waiting.insert(name, (explored, seconds));
+        for (world, explored, seconds) in came {
+            waiting.insert(world.name, (world, explored, seconds));
             // In the order of the list.
-            while let Some((name, (explored, seconds))) =
-                names.peek().and_then(|name| waiting.remove_entry(name))
-            {
+            while let Some((world, explored, seconds)) = names.peek().and_then(|name| waiting.remove(name)) {
                 names.next();
-                totals.add(name, &explored, &seconds);
+                totals.add(world, &explored, &seconds);
             }
         }
     });
-    print_world("all", grouped(totals.states), "", watch.seconds(), "");
+    print_world("all", grouped(totals.states), "", &watch.seconds(), "", "");
     println!(
         "edges taken: {} of {}; kinds of action performed: {} of 8",
         totals.edges.len(),
@@ -135,12 +134,19 @@ struct Totals {
 }
 
 impl Totals {
-    fn add(&mut self, name: &str, explored: &Explored, seconds: &str) {
+    fn add(&mut self, world: &World, explored: &Explored, seconds: &str) {
         let result = match &explored.broken {
-            None => "explored completely, every promise kept".to_owned(),
+            None => "kept".to_owned(),
             Some(example) => format!("BROKEN {}", example.promise),
         };
-        print_world(name, grouped(explored.unique_states), explored.depth, seconds, result);
+        print_world(
+            world.name,
+            grouped(explored.unique_states),
+            explored.depth,
+            seconds,
+            &result,
+            world.about,
+        );
         if let Some(example) = &explored.broken {
             self.broken += 1;
             tell(example);
@@ -207,10 +213,11 @@ fn print_world(
     name: &str,
     states: impl Display,
     depth: impl Display,
-    seconds: impl Display,
-    result: impl Display,
+    seconds: &str,
+    promises: &str,
+    about: &str,
 ) {
-    println!("{name:<16} {states:>14} {depth:>6} {seconds:>8}  {result}");
+    println!("{name:<16} {states:>13} {depth:>5} {seconds:>7}  {promises:<8}  {about}");
 }
 
 fn print_mutant(

@@ -77,6 +77,11 @@ pub enum Step {
         /// Which of the network's.
         message: usize,
     },
+    /// A write is carried out that nobody waits for.
+    LateWrite {
+        /// Which of those under way.
+        write: usize,
+    },
     /// The wallet decides on a charge that it had accepted.
     SettleCharge {
         /// Whose.
@@ -231,6 +236,7 @@ impl PaymentModel {
             Step::Crash { who } => self.crash(state, who),
             Step::Arrive { message, course, twice } => self.arrive(state, message, course, twice),
             Step::Vanish { message } => drop(state.network.remove(message)),
+            Step::LateWrite { write } => self.late_write(state, write),
             Step::SettleCharge { attempt, charged } => self.settle_charge(state, attempt, charged),
             Step::SettleRefund { attempt, paid } => self.settle_refund(state, attempt, paid),
             Step::Ask { who } => self.ask(state, who),
@@ -295,6 +301,7 @@ impl PaymentModel {
             }
             steps.push(Step::Vanish { message });
         }
+        steps.extend((0..state.writes.len()).map(|write| Step::LateWrite { write }));
         for attempt in Attempt::ALL {
             let books = state.books[attempt.index()];
             if books.charge.contains(&ChargeRecord::Pending) {

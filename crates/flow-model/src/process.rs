@@ -5,11 +5,10 @@
 //! hearing an answer, deciding and writing. A read is asked and answered in one step, because asking earlier than the
 //! answer is given only makes the judgement more cautious; its answer may be heard much later.
 
-use flow_core::cas::{CasWrite, Change, HELD_UNTIL, WriteEvidence};
-use flow_core::decide::{Action, Decision, Entry, Evidence, Pace, Transition};
+use flow_core::cas::{CasWrite, Change, WriteEvidence};
+use flow_core::decide::{Action, Decision, Entry, Evidence, Pace};
 use flow_core::flow::{Flow, Trigger};
 use flow_core::ports::{ChargeOrder, RefundOrder};
-use flow_core::state::State;
 use flow_testkit::mutants::WriteHeard;
 use flow_testkit::samples;
 
@@ -17,7 +16,7 @@ use crate::answers::{Charge, Execute, Fact, Heard, Refund, Silence};
 use crate::far_side::Answer;
 use crate::model::{PaymentModel, Step};
 use crate::row::{CURRENT, OUTDATED};
-use crate::state::{Attempt, Call, Message, Misstep, Process, Seat, Snapshot};
+use crate::state::{Attempt, Call, LateWrite, Message, Process, Seat, Snapshot};
 use crate::time::{Deadline, Moment};
 use crate::world::Fault;
 
@@ -43,6 +42,18 @@ pub enum Writing {
     UnknownWritten,
     /// Not written, and the outcome is not heard.
     UnknownLost,
+    /// The outcome is not heard, and the database carries the statement out later.
+    UnknownLater,
+}
+
+/// What an answer leads to.
+pub(crate) enum Concluded {
+    /// A write.
+    Write(Box<CasWrite>),
+    /// One more action.
+    Act(Action),
+    /// A new beginning.
+    Nothing,
 }
 
 impl PaymentModel {
@@ -84,6 +95,7 @@ impl PaymentModel {
                 if may(Fault::WriteUnknown) {
                     steps.push(Step::Hear { who, writing: Writing::UnknownWritten });
                     steps.push(Step::Hear { who, writing: Writing::UnknownLost });
+                    steps.push(Step::Hear { who, writing: Writing::UnknownLater });
                 }
             }
         }
@@ -245,31 +257,36 @@ impl PaymentModel {
 
     pub(crate) fn hear(&self, state: &mut Snapshot, who: usize, writing: Writing) {
         let Process::Answered { seat, heard, asked } = state.processes[who] else { return };
-        if writing != Writing::Well {
-            state.faults_left -= 1;
-        }
         let flow = self.flow_of(&seat);
-        let mut evidence = heard.to_core(&flow, |attempt| self.order_ref(attempt));
+        let concluded = match self.conclude(&flow, heard, asked, state.now) {
+            Concluded::Write(write) => {
+                self.write(state, who, &flow, &write, writing);
+                return;
+            }
+            Concluded::Act(action) => Process::Acting { seat, action, after: Some(asked), executed: None },
+            Concluded::Nothing => Process::Idle,
+        };
+        // A write of unknown outcome is possible only where there is one.
+        if writing == Writing::Well {
+            state.processes[who] = concluded;
+        }
+    }
+
+    /// What an answer leads to.
+    pub(crate) fn conclude(&self, flow: &Flow, heard: Heard, asked: Moment, now: Moment) -> Concluded {
+        let mut evidence = heard.to_core(flow, |attempt| self.order_ref(attempt));
         if let Evidence::Business { executed, fact } = evidence {
             evidence = Evidence::Business { executed, fact: self.subject.fact_answer(fact) };
         }
-        let now = state.now;
         let judged_at = self.subject.judged_at(asked.at(), now.at());
-        let change = match self.subject.decide(&flow, &evidence, &self.rules, judged_at) {
+        let change = match self.subject.decide(flow, &evidence, &self.rules, judged_at) {
             Decision::Follow(Action::Debit)
                 if self.subject.rechecks_before_following() && !flow.may_cause_effects(now.at()) =>
             {
-                state.processes[who] = Process::Idle;
-                return;
+                return Concluded::Nothing;
             }
-            Decision::Follow(action) => {
-                state.processes[who] = Process::Acting { seat, action, after: Some(asked), executed: None };
-                return;
-            }
-            Decision::Reload => {
-                state.processes[who] = Process::Idle;
-                return;
-            }
+            Decision::Follow(action) => return Concluded::Act(action),
+            Decision::Reload => return Concluded::Nothing,
             Decision::Move(transition) => Change::Move { transition, next_in_ms: 1 },
             Decision::Stay { pace, code, wake_by: _ } => {
                 let counts = match pace {
@@ -286,27 +303,27 @@ impl PaymentModel {
             ..WriteEvidence::of(Trigger::Scanner)
         };
         let write = CasWrite { flow_id: flow.id, from: flow.state, version: flow.version, change, evidence };
-        self.write(state, who, seat, &flow, &write, writing);
+        Concluded::Write(Box::new(write))
     }
 
-    fn write(
-        &self,
-        state: &mut Snapshot,
-        who: usize,
-        seat: Seat,
-        flow: &Flow,
-        write: &CasWrite,
-        writing: Writing,
-    ) {
+    fn write(&self, state: &mut Snapshot, who: usize, flow: &Flow, write: &CasWrite, writing: Writing) {
+        let Process::Answered { seat, heard, asked } = state.processes[who] else { return };
         let now = state.now;
-        let outcome = match writing {
-            Writing::Well | Writing::UnknownWritten => self.compare_and_swap(state, seat.attempt, write, now),
-            Writing::UnknownLost => WriteHeard::Unknown,
+        let (outcome, heard) = match writing {
+            Writing::Well => {
+                let outcome = self.compare_and_swap(state, seat.attempt, write, now);
+                (outcome, outcome)
+            }
+            Writing::UnknownWritten => {
+                (self.compare_and_swap(state, seat.attempt, write, now), WriteHeard::Unknown)
+            }
+            Writing::UnknownLost => (WriteHeard::Unknown, WriteHeard::Unknown),
+            Writing::UnknownLater => {
+                state.writes.push(LateWrite { seat, heard, asked });
+                (WriteHeard::Unknown, WriteHeard::Unknown)
+            }
         };
-        let heard = match writing {
-            Writing::Well => outcome,
-            Writing::UnknownWritten | Writing::UnknownLost => WriteHeard::Unknown,
-        };
+        state.faults_left -= u8::from(writing != Writing::Well);
         if heard == WriteHeard::Lost {
             self.note_contradiction(state, seat.attempt, write);
         }
@@ -329,62 +346,6 @@ impl PaymentModel {
             // Reload and begin again, or leave it to whoever was quicker: either way nothing is remembered.
             WriteHeard::Lost | WriteHeard::Unknown => Process::Idle,
         };
-    }
-
-    /// The store: one guarded write, with everything that must be true of it.
-    pub(crate) fn compare_and_swap(
-        &self,
-        state: &mut Snapshot,
-        attempt: Attempt,
-        write: &CasWrite,
-        now: Moment,
-    ) -> WriteHeard {
-        let Some(row) = self.row_flow(state, attempt) else { return WriteHeard::Lost };
-        if !self.subject.is_legal(write) {
-            state.misstep = Some(Misstep::IllegalWrite);
-            return WriteHeard::Lost;
-        }
-        if !self.subject.matches(write, &row) {
-            return WriteHeard::Lost;
-        }
-        let next = write.apply(&row, now.at());
-        if row.state.is_terminal() && next.state != row.state {
-            state.misstep = Some(Misstep::TerminalMoved);
-        }
-        if next.version != row.version.next() {
-            state.misstep = Some(Misstep::VersionSkipped);
-        }
-        let by_machine = write.evidence.action.is_some() && write.evidence.outcome.is_some();
-        if !by_machine && write.evidence.actor.is_none() {
-            state.misstep = Some(Misstep::NoEvidence);
-        }
-        if !next.state.is_terminal() && next.hold.is_none() && next.next_retry_time >= HELD_UNTIL {
-            state.misstep = Some(Misstep::NeverDue);
-        }
-        match &write.change {
-            Change::Move { transition, .. } => self.cover_edge(Transition::edge(transition)),
-            Change::Reschedule { .. }
-            | Change::Hold { .. }
-            | Change::Release
-            | Change::RequestCancel { .. } => {}
-        }
-        state.rows[attempt.index()] = Some(self.keep(&next, attempt));
-        for process in &mut state.processes {
-            if let Some(seat) = process.seat_mut().filter(|seat| seat.attempt == attempt) {
-                seat.current = false;
-            }
-        }
-        WriteHeard::Applied
-    }
-
-    /// A lost write must have been lost to the same or more, never to the opposite (`advance`'s alert).
-    fn note_contradiction(&self, state: &mut Snapshot, attempt: Attempt, write: &CasWrite) {
-        let found = state.rows[attempt.index()].map_or(State::WaitPay, |row| row.state);
-        let (from, wanted) = (write.from, write.to());
-        let agrees = wanted == from || found == from || found.is_at_or_after(wanted);
-        if !agrees && state.misstep.is_none() {
-            state.misstep = Some(Misstep::Contradicted);
-        }
     }
 }
 

@@ -174,6 +174,17 @@ impl Process {
     }
 }
 
+/// A statement that the database has and has not carried out, given up by its sender.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LateWrite {
+    /// For this row.
+    pub seat: Seat,
+    /// After this answer.
+    pub heard: Heard,
+    /// Asked for at this time.
+    pub asked: Moment,
+}
+
 /// Where a client that asks for payments stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Client {
@@ -217,6 +228,8 @@ pub struct Snapshot {
     pub processes: Vec<Process>,
     /// Requests under way whose sender does not listen any more.
     pub network: Vec<Message>,
+    /// Writes under way whose sender does not listen any more.
+    pub writes: Vec<LateWrite>,
     /// The clients.
     pub clients: Vec<Client>,
     /// How many faults may still strike.
@@ -240,6 +253,7 @@ impl Snapshot {
             owner: Owner::Nobody,
             processes: vec![Process::Idle; processes],
             network: Vec::new(),
+            writes: Vec::new(),
             clients: vec![Client::Idle; clients],
             faults_left: 0,
             requests_left: 0,
@@ -252,6 +266,7 @@ impl Snapshot {
     /// tell them apart.
     pub fn normalise(&mut self, processes_too: bool) {
         sort(&mut self.network);
+        sort(&mut self.writes);
         if processes_too {
             sort(&mut self.processes);
             sort(&mut self.clients);

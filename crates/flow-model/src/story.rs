@@ -50,6 +50,15 @@ impl Told<'_> {
                 format!("{request}: {}{copy}", self.carried_out())
             }
             Step::Vanish { message } => self.request(self.before.network[message], "is lost"),
+            Step::LateWrite { write } => {
+                let index = self.before.writes[write].seat.attempt.index();
+                match (self.before.rows[index], self.after.rows[index]) {
+                    (Some(before), Some(after)) if before.state != after.state => {
+                        format!("the database carries a write out that was given up: {}", after.state)
+                    }
+                    _ => "the database carries a write out that was given up; the state stays".to_owned(),
+                }
+            }
             Step::SettleCharge { attempt, charged } => {
                 let how = if charged { "charges" } else { "refuses" };
                 format!("the wallet {how} what it had accepted under {}", self.number(attempt))
@@ -144,7 +153,9 @@ impl Told<'_> {
         };
         let unknown = match writing {
             Writing::Well => "",
-            Writing::UnknownWritten | Writing::UnknownLost => "; the connection breaks during the write",
+            Writing::UnknownWritten | Writing::UnknownLost | Writing::UnknownLater => {
+                "; the connection breaks during the write"
+            }
         };
         let next = match &self.after.processes[who] {
             Process::Acting { action, .. } => format!(", then {}", intention(*action)),

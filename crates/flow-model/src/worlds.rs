@@ -157,32 +157,154 @@ pub fn quick() -> Vec<World> {
 
 /// All of them.
 pub fn all() -> Vec<World> {
-    let larger = [
-        World { name: "alone-4", faults: 4, cancel: true, ..ALONE },
-        World { name: "network-2", faults: 2, cancel: true, ..NETWORK_ONCE },
-        World { name: "storm-2", faults: 2, cancel: true, kinds: EVERYTHING, ..NETWORK_ONCE },
-        World { name: "no-close-2", faults: 2, cancel: true, ..NO_CLOSE },
-        World { name: "promised-only", closing: Closing::PromisedOnly, cancel: true, ..NO_CLOSE },
-        World { name: "three", processes: 3, ..CANCEL },
-        World { name: "three-network", processes: 3, ..NETWORK_ONCE },
-        World { name: "three-no-close", processes: 3, ..NO_CLOSE },
-        World { name: "poor-network", faults: 1, kinds: NETWORK, cancel: true, ..POOR },
-        World { name: "failing", failing: true, faults: 2, kinds: EVERYTHING, ..CALM },
-        World { name: "deferred-2", faults: 2, ..DEFERRED },
-        World { name: "outage-2", faults: 2, cancel: true, ..OUTAGE },
+    let mut worlds = quick();
+    worlds.extend(with_more_faults());
+    worlds.extend(with_other_troubles());
+    worlds.extend(with_more_people());
+    worlds
+}
+
+fn with_more_faults() -> [World; 6] {
+    [
+        World {
+            name: "alone-4",
+            about: "one process; a cancellation; four faults of any kind",
+            faults: 4,
+            cancel: true,
+            ..ALONE
+        },
+        World {
+            name: "network-2",
+            about: "two processes; a cancellation; two faults of the network",
+            faults: 2,
+            cancel: true,
+            ..NETWORK_ONCE
+        },
+        World {
+            name: "storm-2",
+            about: "two processes; a cancellation; two faults of any kind",
+            faults: 2,
+            cancel: true,
+            kinds: EVERYTHING,
+            ..NETWORK_ONCE
+        },
+        World {
+            name: "no-close-2",
+            about: "two processes and a wallet that cannot close; a cancellation; two faults of the network",
+            faults: 2,
+            cancel: true,
+            ..NO_CLOSE
+        },
+        World {
+            name: "promised-only",
+            about: "the same, though the configuration says that it can; one fault of the network",
+            closing: Closing::PromisedOnly,
+            cancel: true,
+            ..NO_CLOSE
+        },
+        World {
+            name: "failing",
+            about: "two processes and a business that refuses everything; two faults of any kind",
+            failing: true,
+            faults: 2,
+            kinds: EVERYTHING,
+            ..CALM
+        },
+    ]
+}
+
+fn with_other_troubles() -> [World; 5] {
+    [
+        World {
+            name: "deferred-2",
+            about: "two processes; wallet and business carry out later or refuse for now, twice",
+            faults: 2,
+            ..DEFERRED
+        },
+        World {
+            name: "outage-2",
+            about: "two processes; a cancellation; two questions without an answer or calls refused for load",
+            faults: 2,
+            cancel: true,
+            ..OUTAGE
+        },
+        World {
+            name: "lies-network",
+            about: "two processes; a wrong amount, a contradiction, or a fault of the network: two of these",
+            faults: 2,
+            kinds: &[Fault::Lie, Fault::TimedOut, Fault::Twice, Fault::Crash],
+            ..LIES
+        },
         World {
             name: "rival-network",
+            about: "two processes; another order takes the benefit, and a fault of the network",
             faults: 2,
             kinds: &[Fault::Rival, Fault::TimedOut, Fault::Twice, Fault::Crash],
             ..RIVAL
         },
-        World { name: "people-2", faults: 2, ..PEOPLE },
-        World { name: "clients-network", processes: 2, faults: 1, kinds: NETWORK, ..CLIENTS },
-        World { name: "second-2", processes: 2, cancel: true, ..SECOND_CHANCE },
-    ];
-    let mut worlds = quick();
-    worlds.extend(larger);
-    worlds
+        World {
+            name: "writes-2",
+            about: "two processes; a cancellation; connections break during writes, a process dies: two of these",
+            faults: 2,
+            kinds: &[Fault::WriteUnknown, Fault::Crash],
+            ..WRITES
+        },
+    ]
+}
+
+fn with_more_people() -> [World; 8] {
+    [
+        World { name: "three", about: "three processes; a cancellation", processes: 3, ..CANCEL },
+        World {
+            name: "three-network",
+            about: "three processes; one fault of the network",
+            processes: 3,
+            ..NETWORK_ONCE
+        },
+        World {
+            name: "three-no-close",
+            about: "three processes and a wallet that cannot close; one fault of the network",
+            processes: 3,
+            ..NO_CLOSE
+        },
+        World {
+            name: "people-2",
+            about: "two processes; a cancellation; an operator holds and releases, twice",
+            faults: 2,
+            ..PEOPLE
+        },
+        World {
+            name: "poor-network",
+            about: "two processes; the balance may not cover it; a second attempt; a cancellation; one fault of the network",
+            faults: 1,
+            kinds: NETWORK,
+            cancel: true,
+            ..POOR
+        },
+        World {
+            name: "clients-network",
+            about: "two clients ask three times; two processes; a cancellation; one fault of the network",
+            processes: 2,
+            faults: 1,
+            kinds: NETWORK,
+            ..CLIENTS
+        },
+        World {
+            name: "second-storm",
+            about: "one process; a second attempt with a later deadline; a cancellation; two faults of any kind",
+            faults: 2,
+            kinds: EVERYTHING,
+            cancel: true,
+            ..SECOND_CHANCE
+        },
+        World {
+            name: "second-2",
+            about: "two processes; a second attempt with a later deadline; a cancellation; one fault of the network",
+            processes: 2,
+            cancel: true,
+            ..SECOND_CHANCE
+        },
+    ]
 }
 
 /// The world of this name.

@@ -47,5 +47,6 @@ fn the_story_of_an_execution_without_a_deadline() {
         process 1's execution without a deadline for h2r_1_1 arrives: the benefit is handed over
         process 2 hears "not done" and writes REFUNDING, then is going to refund
         I4: REFUNDING, and the benefit is owned
-    "#]].assert_eq(&story);
+    "#]]
+    .assert_eq(&story);
 }

@@ -127,12 +127,19 @@ pub fn check(flows: &[Flow], events: &[FlowEvent], facts: impl Fn(&Flow) -> Orde
     }
     for flow in flows {
         let facts = facts(flow);
-        check_money(flow, &facts, &mut found);
-        check_ends(flow, &facts, &mut found);
-        check_due(flow, &mut found);
+        found.0.extend(check_row(flow, &facts));
         check_story(flow, lines.get(&flow.id).map_or(&[], Vec::as_slice), &mut found);
     }
     check_targets(flows, &mut found);
+    found.0
+}
+
+/// What of [`check`] can be said of one row alone, at any moment: everything but its story and its rivals.
+pub fn check_row(flow: &Flow, facts: &OrderFacts) -> Vec<Violation> {
+    let mut found = Findings::default();
+    check_money(flow, facts, &mut found);
+    check_ends(flow, facts, &mut found);
+    check_due(flow, &mut found);
     found.0
 }
 

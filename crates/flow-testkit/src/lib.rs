@@ -6,7 +6,7 @@
 //! - [`conformance`]: one suite per port; the fakes here and every real adapter pass the same.
 //! - [`ledger_check`]: the invariants, as one function over rows, audit log and the downstream's ledger.
 //! - [`mutants`]: deliberate faults that the model check and the simulation must find.
-//! - [`samples`]: valid values to start from.
+//! - [`samples`]: valid values to start from. [`seeds`]: inputs that the parsers must stand.
 //!
 //! Nothing here reads the wall clock or draws unseeded randomness: a run can be repeated exactly.
 
@@ -19,4 +19,5 @@ pub mod mem_store;
 pub mod mutants;
 pub mod samples;
 pub mod script;
+pub mod seeds;
 pub mod wake;

@@ -12,7 +12,7 @@ use crate::problem::{Code, Problem};
 
 /// Any JSON value. Fields keep their order, and a field that occurs twice is kept twice, to be complained about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Value {
+pub(crate) enum Value {
     /// `null`
     Null,
     /// `true` or `false`
@@ -97,6 +97,29 @@ impl<'de> Visitor<'de> for AnyValue {
     }
 }
 
+/// Reads a body: UTF-8, JSON to its end, a single object.
+///
+/// # Errors
+/// 400.
+pub(crate) fn object(body: &[u8]) -> Result<Fields, Problem> {
+    let text = std::str::from_utf8(body).map_err(|error| {
+        Problem::new(
+            Code::MalformedJson,
+            format!("the body is not UTF-8 from byte {} on", error.valid_up_to()),
+        )
+    })?;
+    let value: Value = serde_json::from_str(text).map_err(|error| match error.classify() {
+        serde_json::error::Category::Eof => Problem::new(Code::MalformedJson, "the JSON ends too early"),
+        serde_json::error::Category::Io
+        | serde_json::error::Category::Syntax
+        | serde_json::error::Category::Data => Problem::new(
+            Code::MalformedJson,
+            format!("the body is not JSON: line {}, column {}", error.line(), error.column()),
+        ),
+    })?;
+    Fields::of(value, String::new())
+}
+
 /// Most fields of one object: many times more than any of ours has.
 const MAX_FIELDS: usize = 256;
 
@@ -108,7 +131,7 @@ impl<'de> Deserialize<'de> for Value {
 
 /// The fields of one object, taken out one by one; [`Fields::finish`] complains about those that are left.
 #[derive(Debug)]
-pub struct Fields {
+pub(crate) struct Fields {
     path: String,
     left: Vec<(String, Value)>,
 }
@@ -118,7 +141,7 @@ impl Fields {
     ///
     /// # Errors
     /// 400: no object, or a field twice.
-    pub fn of(value: Value, path: String) -> Result<Fields, Problem> {
+    pub(crate) fn of(value: Value, path: String) -> Result<Fields, Problem> {
         let Value::Object(left) = value else {
             return Err(wrong(&path, &format!("must be an object, and is {}", value.kind())));
         };
@@ -135,12 +158,12 @@ impl Fields {
     ///
     /// # Errors
     /// 400 if it is missing.
-    pub fn take(&mut self, name: &str) -> Result<Field, Problem> {
+    pub(crate) fn take(&mut self, name: &str) -> Result<Field, Problem> {
         self.take_if_given(name).ok_or_else(|| wrong(&self.path_of(name), "is missing"))
     }
 
     /// Takes a field that may be absent; `null` counts as absent.
-    pub fn take_if_given(&mut self, name: &str) -> Option<Field> {
+    pub(crate) fn take_if_given(&mut self, name: &str) -> Option<Field> {
         let at = self.left.iter().position(|(other, _)| other == name)?;
         let (_, value) = self.left.swap_remove(at);
         (value != Value::Null).then(|| Field { path: self.path_of(name), value })
@@ -150,7 +173,7 @@ impl Fields {
     ///
     /// # Errors
     /// 400, naming it.
-    pub fn finish(self) -> Result<(), Problem> {
+    pub(crate) fn finish(self) -> Result<(), Problem> {
         match self.left.first() {
             None => Ok(()),
             Some((name, _)) => Err(wrong(&self.path_of(name), "is not a known field")),
@@ -166,7 +189,7 @@ impl Fields {
 
 /// One field, with its path.
 #[derive(Debug)]
-pub struct Field {
+pub(crate) struct Field {
     path: String,
     value: Value,
 }
@@ -176,7 +199,7 @@ impl Field {
     ///
     /// # Errors
     /// 400.
-    pub fn text(self) -> Result<String, Problem> {
+    pub(crate) fn text(self) -> Result<String, Problem> {
         match self.value {
             Value::Text(text) => Ok(text),
             other @ (Value::Null
@@ -194,7 +217,7 @@ impl Field {
     ///
     /// # Errors
     /// 400.
-    pub fn parsed<T>(self) -> Result<T, Problem>
+    pub(crate) fn parsed<T>(self) -> Result<T, Problem>
     where
         T: TryFrom<String>,
         T::Error: fmt::Display,
@@ -207,7 +230,7 @@ impl Field {
     ///
     /// # Errors
     /// 400.
-    pub fn integer(self) -> Result<i64, Problem> {
+    pub(crate) fn integer(self) -> Result<i64, Problem> {
         match self.value {
             Value::Integer(number) => Ok(number),
             other @ (Value::Null
@@ -225,7 +248,7 @@ impl Field {
     ///
     /// # Errors
     /// 400.
-    pub fn object(self) -> Result<Fields, Problem> {
+    pub(crate) fn object(self) -> Result<Fields, Problem> {
         Fields::of(self.value, self.path)
     }
 }

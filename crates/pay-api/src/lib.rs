@@ -18,7 +18,8 @@ mod scenes;
 mod settings;
 
 pub use api::{Api, Ops, ReadyCheck};
+pub use http::{idempotency_key, preferred_wait_ms};
 pub use payment::{MoneyBody, PaymentBody};
-pub use routes::{Late, late_router, openapi, router};
+pub use routes::{Late, ListQuery, late_router, openapi, router};
 pub use scenes::Scenes;
 pub use settings::Settings;

@@ -1,11 +1,11 @@
 //! The body of `POST /payments`: its shape, its strict reading, its canonical form.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, Datelike as _, Utc};
 use flow_core::ids::{BizKey, Fingerprint, Scene, Target, UserId};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::json::{Field, Fields, invalid};
+use crate::json::{Field, Fields, invalid, object};
 use crate::problem::{Code, Problem};
 
 /// Most characters of a context.
@@ -13,9 +13,11 @@ pub(crate) const MAX_CONTEXT_CHARS: usize = 4_096;
 
 /// A payment to make.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+// For the document: what reads refuses unknown fields by itself.
+#[serde(deny_unknown_fields)]
 pub struct PaymentBody {
     /// The paying user: a whole number from 1 to 2^63-1, as a string.
-    #[schema(value_type = String, pattern = "^[1-9][0-9]{0,18}$", example = "38922")]
+    #[schema(value_type = String, example = "38922")]
     pub user_id: UserId,
     /// The kind of purchase, as configured.
     #[schema(value_type = String, max_length = 32, pattern = "^[A-Za-z0-9_.-]+$", example = "renew")]
@@ -36,9 +38,10 @@ pub struct PaymentBody {
 /// An amount to be charged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = Money)]
+#[serde(deny_unknown_fields)]
 pub struct MoneyBody {
     /// Minor units, written as an integer: no point, no exponent, no quotes.
-    #[schema(minimum = 1, example = 1200)]
+    #[schema(minimum = 1, maximum = 9_223_372_036_854_775_807_i64, example = 1200)]
     pub amount: i64,
     /// Code of the currency or asset.
     #[schema(max_length = 16, pattern = "^[A-Z][A-Z0-9_]*$", example = "CNY")]
@@ -46,11 +49,15 @@ pub struct MoneyBody {
 }
 
 impl PaymentBody {
-    /// Reads the body; nothing of it is compared with a scene's rules yet.
+    /// Reads the bytes of a body; nothing of it is compared with a scene's rules yet.
     ///
     /// # Errors
-    /// 400 naming the field; 422 for a context that is too long.
-    pub fn read(mut fields: Fields) -> Result<PaymentBody, Problem> {
+    /// 400, naming the field where there is one; 422 for a context that is too long.
+    pub fn parse(body: &[u8]) -> Result<PaymentBody, Problem> {
+        PaymentBody::read(object(body)?)
+    }
+
+    fn read(mut fields: Fields) -> Result<PaymentBody, Problem> {
         let user_id = fields.take("user_id")?.parsed()?;
         let scene = fields.take("scene")?.parsed()?;
         let biz_key = fields.take("biz_key")?.parsed()?;
@@ -88,6 +95,8 @@ fn read_deadline(field: Field) -> Result<DateTime<Utc>, Problem> {
         .ok()
         // The database keeps milliseconds: what it cannot keep must not be part of what was asked for.
         .and_then(|moment| DateTime::from_timestamp_millis(moment.timestamp_millis()))
+        // In UTC, the first and the last moments of other zones are in years that RFC 3339 cannot write.
+        .filter(|moment| (0..=9_999).contains(&moment.year()))
         .ok_or_else(|| invalid("deadline", "deadline is no RFC 3339 time, such as 2026-01-01T00:00:00Z"))
 }
 
@@ -96,7 +105,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> PaymentBody {
-        PaymentBody::read(Fields::of(serde_json::from_str(text).unwrap(), String::new()).unwrap()).unwrap()
+        PaymentBody::parse(text.as_bytes()).unwrap()
     }
 
     #[test]
@@ -111,6 +120,18 @@ mod tests {
         );
         assert_eq!(one, two);
         assert_eq!(one.fingerprint(), two.fingerprint());
+    }
+
+    #[test]
+    fn a_deadline_that_utc_can_not_write_is_refused() {
+        let with = |deadline: &str| {
+            let body = format!(
+                r#"{{"user_id":"1","scene":"s","biz_key":"b","money":{{"amount":5,"currency":"CNY"}},"deadline":"{deadline}"}}"#
+            );
+            PaymentBody::parse(body.as_bytes()).is_ok()
+        };
+        assert!(with("9999-12-31T23:59:59Z") && with("0000-01-01T00:00:00Z"));
+        assert!(!with("9999-12-31T23:59:59-01:00") && !with("0000-01-01T00:00:00+01:00"));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
 use hyper::{Request, Response, StatusCode};
 use pay_runtime::http::{BodyError, Drained, HttpLimits, PeerAddr, RequestBody, bind, serve};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -341,6 +342,28 @@ async fn idle_connections_cost_the_others_nothing_and_one_too_many_is_refused_at
         }
     })
     .await;
+}
+
+/// A crowd that comes while the process is busy for a moment: nobody is turned away to try again in seconds.
+#[tokio::test]
+async fn a_crowd_is_let_in_before_anybody_is_accepted() {
+    let wanted = 1_500;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < wanted * 2) {
+        setrlimit(Resource::Nofile, Rlimit { current: Some(wanted * 2), ..limit }).unwrap();
+    }
+    let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    // As many as the system lets a listener have, if those are fewer.
+    let allowed = std::fs::read_to_string("/proc/sys/net/core/somaxconn")
+        .ok()
+        .and_then(|text| text.trim().parse().ok());
+    let mut crowd = Vec::new();
+    for _ in 0..wanted.min(allowed.unwrap_or(wanted)) {
+        // The system lets a client in, or has it wait for a second and more.
+        let client = tokio::time::timeout(Duration::from_millis(900), TcpStream::connect(address)).await;
+        crowd.push(client.unwrap_or_else(|_| panic!("only {} were let in", crowd.len())).unwrap());
+    }
 }
 
 #[tokio::test]

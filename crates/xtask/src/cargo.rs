@@ -7,6 +7,11 @@ use anyhow::Context as _;
 use tokio::process::Command;
 use xtask::progress::Phase;
 
+/// Builds every binary as it ships. Without the simulation: cargo would build the runtime for all of them with the
+/// clock that only the simulation may stop.
+pub(crate) const RELEASE_BINARIES: &[&str] =
+    &["build", "--release", "--workspace", "--exclude", "flow-simulation", "--bins"];
+
 /// A cargo command at the workspace's root, by the cargo that runs us.
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let cargo = std::env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);

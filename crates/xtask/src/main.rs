@@ -29,10 +29,16 @@ enum Command {
     Db(commands::db::Arguments),
     /// Provide both database servers, build, and run every test there is.
     Test(commands::test::Arguments),
-    /// Kill real processes before and after every statement and call, and print what became of each payment.
-    CrashMatrix(commands::crash_matrix::Arguments),
     /// Visit every state of small worlds, and show that every deliberate fault is noticed.
     Model(commands::model::Arguments),
+    /// Simulate the whole service in virtual time, by seed.
+    Sim(commands::sim::Arguments),
+    /// Kill real processes before and after every statement and call, and print what became of each payment.
+    CrashMatrix(commands::crash_matrix::Arguments),
+    /// Run every parser on mutated input, for a while each.
+    Fuzz(commands::fuzz::Arguments),
+    /// Hold a running API against the document that it serves.
+    Schemathesis(commands::schemathesis::Arguments),
     /// Bring the committed query metadata (.sqlx) up to date, or check that it is.
     Sqlx(commands::sqlx::Arguments),
 }
@@ -45,8 +51,11 @@ async fn main() -> ExitCode {
         Command::Soak(arguments) => commands::soak::run(arguments).await,
         Command::Db(arguments) => commands::db::run(arguments).await,
         Command::Test(arguments) => commands::test::run(arguments).await,
-        Command::CrashMatrix(arguments) => commands::crash_matrix::run(arguments).await,
         Command::Model(arguments) => commands::model::run(arguments).await,
+        Command::Sim(arguments) => commands::sim::run(arguments).await,
+        Command::CrashMatrix(arguments) => commands::crash_matrix::run(arguments).await,
+        Command::Fuzz(arguments) => commands::fuzz::run(arguments).await,
+        Command::Schemathesis(arguments) => commands::schemathesis::run(arguments).await,
         Command::Sqlx(arguments) => commands::sqlx::run(arguments).await,
     };
     match ended {

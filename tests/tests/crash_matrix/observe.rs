@@ -33,11 +33,11 @@ pub(crate) struct Found {
     trade_order_no: String,
 }
 
-/// The flows of these users, by id. By the state, not by `is_open`: MariaDB has been seen to show a row as it was before
-/// its last two writes, and the generated column as it is after them.
+/// The flows of these users, by id. Whether one has ended is told by its state: while a row was being written, MariaDB was
+/// seen to give the old state together with the new value of the column generated from it.
 pub(crate) async fn flows(root: &mut MySqlConnection, users: &[u64]) -> anyhow::Result<Vec<Found>> {
     let sql = format!(
-        "SELECT id, trade_order_no, status, CAST(version AS SIGNED) AS version, 
+        "SELECT id, trade_order_no, status, CAST(version AS SIGNED) AS version,
            status IN ('PAY_FAIL', 'BIZ_SUCCESS', 'REFUNDED') AS ended,
            hold_reason IS NOT NULL AS held, cancel_requested_at IS NOT NULL AS cancelled
          FROM internal_pay_flow WHERE user_id IN ({}) ORDER BY id",

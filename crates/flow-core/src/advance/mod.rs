@@ -18,7 +18,8 @@ use metrics::{counter, histogram};
 pub use people::{Cancelled, Handled};
 pub use schedule::AdvanceSettings;
 
-use crate::decide::{Action, Entry, next_action};
+use crate::decide::{Action, Entry};
+use crate::decisions::next_action;
 use crate::downstream::Downstreams;
 use crate::flow::{Flow, Trigger};
 use crate::ids::{FlowId, TraceId};

@@ -105,6 +105,7 @@ impl Advancer {
             })?;
             let change = match decide(&seat.flow) {
                 Wanted::Answer(answer) => return Ok(answer),
+                Wanted::Write(_) if doubt.is_enough() => return Err(StoreError::OutcomeUnknown.into()),
                 Wanted::Write(change) => change,
             };
             let write = write_of(&seat, change, by, call);

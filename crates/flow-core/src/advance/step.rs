@@ -6,7 +6,8 @@ use metrics::counter;
 use super::perform::Performed;
 use super::{AdvanceError, Advancer, Call, Seat};
 use crate::cas::{CasWrite, Change, WriteEvidence};
-use crate::decide::{Action, Decision, Evidence, decide};
+use crate::decide::{Action, Decision, Evidence};
+use crate::decisions::{decide, too_late_to_follow};
 use crate::flow::{Flow, HoldReason};
 use crate::ids::Actor;
 use crate::ports::{CasOutcome, StoreError};
@@ -52,7 +53,7 @@ impl Advancer {
             let asked_at_ms = *asked_first_ms.get_or_insert(performed.asked_at_ms);
             match decide(&seat.flow, &performed.evidence, &rules, seat.at(asked_at_ms)) {
                 // The question was asked in time, but the answer came too late for starting anything.
-                Decision::Follow(Action::Debit) if !seat.flow.may_cause_effects(now) => {
+                Decision::Follow(Action::Debit) if too_late_to_follow(&seat.flow, now) => {
                     return Ok(StepEnd::StartOver);
                 }
                 Decision::Follow(next) => action = next,

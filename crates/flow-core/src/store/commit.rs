@@ -98,6 +98,8 @@ async fn end(connection: &mut MySqlConnection, ended: Batch) -> Batch {
         Ok(_) => ended,
         Err(error) => match Failure::of(error) {
             Failure::Contended => Batch::Contended,
+            // Became read-only meanwhile: the server has rolled it back, and says so.
+            failure @ Failure::ReadOnly => Batch::Failed(failure),
             // An outage in the middle of a commit: nobody's defect, and the callers look again.
             failure @ (Failure::ConnectionLost(_) | Failure::NotConnected(_)) => {
                 tracing::warn!(
@@ -107,8 +109,7 @@ async fn end(connection: &mut MySqlConnection, ended: Batch) -> Batch {
                 );
                 Batch::Unknown
             }
-            failure @ (Failure::ReadOnly
-            | Failure::Overloaded(_)
+            failure @ (Failure::Overloaded(_)
             | Failure::Taken(_)
             | Failure::Refused(_)
             | Failure::Unexpected(_)) => {

@@ -28,6 +28,10 @@ const MAX_SINGLE_ATTEMPTS: u32 = 3;
 /// Most locked rows that a committing task waits for, one after the other, before it passes on what is left.
 const MAX_LOCKED_ROWS: u32 = 2;
 
+/// How long a write may wait for its turn, in time limits of one statement. Behind locked rows, or a server that answers
+/// nobody, the queue would otherwise keep a caller for many times that; what has not had its turn is surely not written.
+const MAX_WAIT_LIMITS: u32 = 2;
+
 /// A task that writes, with its connection.
 pub(super) struct Committer {
     connector: Connector,
@@ -77,7 +81,13 @@ impl Committer {
         }
     }
 
-    async fn carry_out(&mut self, mut wave: Vec<Pending>) {
+    async fn carry_out(&mut self, wave: Vec<Pending>) {
+        let (late, mut wave): (Vec<_>, Vec<_>) =
+            wave.into_iter().partition(|pending| self.has_waited_too_long(pending));
+        answer_all(late, &waited_too_long());
+        if wave.is_empty() {
+            return;
+        }
         let connection = match self.connected().await {
             Ok(connection) => connection,
             Err(error) => return answer_all(wave, &not_connected(&error)),
@@ -92,6 +102,10 @@ impl Committer {
         } else {
             self.carry_out_many(wave).await;
         }
+    }
+
+    fn has_waited_too_long(&self, pending: &Pending) -> bool {
+        pending.waited() > self.connector.statement_limit() * MAX_WAIT_LIMITS
     }
 
     /// The connection, alive as far as can be known, taken out of `self`.
@@ -155,6 +169,10 @@ impl Committer {
     /// One write, one autocommit statement. One that meets a lock is passed on, or tried again where it was passed to.
     /// Says whether it met one.
     async fn carry_out_one(&mut self, pending: Pending) -> bool {
+        if self.has_waited_too_long(&pending) {
+            pending.answer(Err(waited_too_long()));
+            return false;
+        }
         let attempts = if self.redo.is_some() { 1 } else { MAX_SINGLE_ATTEMPTS };
         for _ in 0..attempts {
             if let Some(answer) = self.try_one(&pending.write).await {
@@ -312,6 +330,10 @@ fn hand_over(redo: &mpsc::Sender<Pending>, pending: Pending) {
         let (mpsc::error::TrySendError::Full(pending) | mpsc::error::TrySendError::Closed(pending)) = refused;
         pending.answer(Err(StoreError::Unavailable { reason: "too many writes wait for locked rows" }));
     }
+}
+
+fn waited_too_long() -> StoreError {
+    StoreError::Unavailable { reason: "the write waited too long for its turn" }
 }
 
 fn answer_written(wave: Vec<Pending>) {

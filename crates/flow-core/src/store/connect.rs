@@ -17,6 +17,16 @@ use crate::ports::{Clock as _, SystemClock};
 /// A connection that was idle for longer is asked for a sign of life before it is used.
 pub(super) const IDLE_BEFORE_PING: Duration = Duration::from_secs(10);
 
+/// How long the server keeps a writing or lock-holding session that says nothing. Where the network loses a connection
+/// without telling the server, what it held (rows of a transaction, a sweep's lock) is free again after that; by its own
+/// default the server waits for hours. Longer than [`IDLE_BEFORE_PING`], so that no write runs into it.
+const SILENCE_LIMIT_S: u64 = 20;
+/// How often a session that must not be ended by that says something.
+pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// The same for a session that reads: it holds nothing but its place among the server's connections. Longer than the
+/// pool keeps an idle one.
+const READER_SILENCE_LIMIT_S: u64 = 900;
+
 /// What a connection is for. Decides how long it waits for a row lock and whether the server bounds its statements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
@@ -106,6 +116,16 @@ impl Connector {
             Purpose::Commit => 1,
             Purpose::Read | Purpose::Redo | Purpose::Hold => (statement_ms / 2000).clamp(1, 5),
         };
+        let silence_s = match purpose {
+            Purpose::Read => READER_SILENCE_LIMIT_S,
+            Purpose::Commit | Purpose::Redo | Purpose::Hold => SILENCE_LIMIT_S,
+        };
+        // A table's lock is waited for no longer than a row's: a statement that we have given up would go on waiting at the
+        // server, connection and all, for up to a year. Migrations wait as long as the server lets them.
+        let table_wait = match purpose {
+            Purpose::Read | Purpose::Commit | Purpose::Redo => format!(", lock_wait_timeout = {lock_wait_s}"),
+            Purpose::Hold => String::new(),
+        };
         // Each server reads its own half of the version comments. MariaDB's limit counts seconds and covers writes
         // too, which must never be ended by the server in the middle: reads alone have it.
         let limit = match purpose {
@@ -119,6 +139,7 @@ impl Connector {
         format!(
             "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
              SET SESSION autocommit = 1, time_zone = '+00:00', innodb_lock_wait_timeout = {lock_wait_s}, \
+             wait_timeout = {silence_s}{table_wait}, \
              sql_mode = 'STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,\
              NO_ENGINE_SUBSTITUTION'{limit}"
         )
@@ -170,5 +191,15 @@ mod tests {
         for purpose in [Purpose::Commit, Purpose::Redo, Purpose::Hold] {
             assert!(!connector.session(purpose).contains("max_"), "{purpose:?}");
         }
+    }
+
+    #[test]
+    fn no_session_is_ended_for_silence_before_it_would_be_asked_for_a_sign_of_life() {
+        let connector = Connector::new(&StoreOptions::new("mysql://db/pay")).unwrap();
+        for purpose in [Purpose::Commit, Purpose::Redo, Purpose::Hold] {
+            assert!(connector.session(purpose).contains("wait_timeout = 20,"), "{purpose:?}");
+        }
+        assert!(IDLE_BEFORE_PING.as_secs() < SILENCE_LIMIT_S && 2 * KEEP_ALIVE.as_secs() < SILENCE_LIMIT_S);
+        assert!(!connector.session(Purpose::Hold).contains(" lock_wait_timeout"));
     }
 }

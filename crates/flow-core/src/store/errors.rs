@@ -26,7 +26,7 @@ pub(super) enum Failure {
     NotConnected(sqlx::Error),
     /// A deadlock or a lock that was held for too long; rolled back, the same statement may be tried again.
     Contended,
-    /// The server does not take writes (any more).
+    /// The server does not take writes (any more); the statement did nothing, and a COMMIT was rolled back.
     ReadOnly,
     /// The server has no room or no time for it; the statement did nothing.
     Overloaded(&'static str),
@@ -145,6 +145,13 @@ fn of_number(number: u16, sqlstate: Option<&str>, message: &str) -> Option<Failu
         1213 | 1205 | 3101 | 1020 | 1412 | 1615 => Some(Failure::Contended),
         // read_only, super_read_only; read-only engine mode; read-only transaction.
         1290 | 1836 | 1792 => Some(Failure::ReadOnly),
+        // A member of a replication group that can't go on: statements held back while a new primary catches up and then
+        // let go of (3781 to 3783), transactions not let in (3796 to 3799).
+        3781..=3783 | 3796..=3799 => Some(Failure::ReadOnly),
+        // The group's hooks before a commit and before a statement: rolled back. Hooks after a commit say nothing of it.
+        3100 if ["before_commit", "before_dml"].iter().any(|hook| message.contains(hook)) => {
+            Some(Failure::ReadOnly)
+        }
         1062 | 1586 => Some(match taken_key(message) {
             Some(key) => Failure::Taken(key),
             None => Failure::Refused(format!("a unique key is taken: {}", key_name(message))),
@@ -156,15 +163,16 @@ fn of_number(number: u16, sqlstate: Option<&str>, message: &str) -> Option<Failu
         3024 | 1969 => Some(Failure::Overloaded("the statement took too long")),
         1021 | 1114 => Some(Failure::Overloaded("the server's storage is full")),
         1037 | 1038 | 1041 => Some(Failure::Overloaded("the server is out of memory")),
+        1461 => Some(Failure::Overloaded("the server has too many prepared statements")),
         1040 | 1203 | 1226 => Some(Failure::Overloaded("the server has too many connections")),
         _ => None,
     }
 }
 
 /// Numbers that end the connection, or leave open whether the statement took effect: shutting down; aborted; killed;
-/// interrupted; network errors; error during commit; closed for inactivity.
+/// interrupted; network errors; error during commit; a hook of the replication group after it; closed for inactivity.
 const fn is_loss(number: u16) -> bool {
-    matches!(number, 1053 | 1152 | 1158..=1161 | 1180 | 1184 | 1189 | 1190 | 1317 | 1927 | 4031)
+    matches!(number, 1053 | 1152 | 1158..=1161 | 1180 | 1184 | 1189 | 1190 | 1317 | 1927 | 3100 | 4031)
 }
 
 /// `Duplicate entry '…' for key 'table.key'` (MySQL 8.0.19+), `… for key 'key'` (MariaDB, older MySQL), or the guard's
@@ -226,6 +234,23 @@ mod tests {
         for (message, key) in cases {
             assert_eq!(taken_key(message), key, "{message}");
         }
+    }
+
+    #[test]
+    fn a_replication_group_that_can_not_go_on_has_written_nothing() {
+        let held = "Timeout exceeded for held statement while new Group Replication primary member is applying backlog.";
+        let hook = "Error on observer while running replication hook";
+        for (number, message) in
+            [(3781, held), (3798, "consistency"), (3100, &format!("{hook} 'before_commit'."))]
+        {
+            assert!(matches!(of_number(number, Some("HY000"), message), Some(Failure::ReadOnly)), "{number}");
+        }
+        assert!(of_number(3100, Some("HY000"), &format!("{hook} 'after_commit'.")).is_none());
+        assert!(is_loss(3100), "after the commit nothing is known");
+        assert!(
+            matches!(of_number(3101, Some("40000"), ""), Some(Failure::Contended)),
+            "rolled back, worth a retry"
+        );
     }
 
     #[test]

@@ -1,14 +1,17 @@
 //! The sole right to sweep one partition: a named lock of the database, held by a connection. A process that dies, or
-//! loses its connection, loses the lock in the same moment.
+//! loses its connection, loses the lock in the same moment; if the network loses the connection without telling the
+//! server, the lock is free once the session has been silent for its limit. Until then a task says something on it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex as ShortMutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use sha2::{Digest as _, Sha256};
 use sqlx::{Connection as _, MySqlConnection};
+use tokio::sync::Mutex;
+use tokio::task::AbortHandle;
 
-use super::connect::{Connector, Purpose};
+use super::connect::{Connector, KEEP_ALIVE, Purpose};
 use super::errors::{Failure, not_connected};
 use crate::crash::{Spot, around};
 use crate::ports::{PartitionLease, StoreError};
@@ -18,7 +21,7 @@ const MAX_KEPT: usize = 16;
 
 /// Connections that hold no lock and may take the next one: a round that found nothing to do costs no connect.
 #[derive(Debug, Clone, Default)]
-pub(super) struct LockConnections(Arc<Mutex<Vec<MySqlConnection>>>);
+pub(super) struct LockConnections(Arc<ShortMutex<Vec<MySqlConnection>>>);
 
 impl LockConnections {
     fn take(&self) -> Option<MySqlConnection> {
@@ -48,9 +51,44 @@ impl LockConnections {
 struct NamedLock {
     name: String,
     limit: Duration,
-    /// Taken out while a statement is under way, so that a cancelled call leaves no connection half read: it closes it.
-    connection: Option<MySqlConnection>,
+    connection: Shared,
+    keeper: AbortHandle,
     connections: LockConnections,
+}
+
+/// Taken out while a statement is under way, so that a cancelled call leaves no connection half read: it closes it. The
+/// mutex is held meanwhile, so that "not there" means lost.
+type Shared = Arc<Mutex<Option<MySqlConnection>>>;
+
+impl NamedLock {
+    fn new(
+        name: String,
+        limit: Duration,
+        connection: MySqlConnection,
+        connections: LockConnections,
+    ) -> NamedLock {
+        let connection = Arc::new(Mutex::new(Some(connection)));
+        let keeper = tokio::spawn(keep_alive(Arc::clone(&connection), limit)).abort_handle();
+        NamedLock { name, limit, connection, keeper, connections }
+    }
+}
+
+impl Drop for NamedLock {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}
+
+/// Says something on the connection now and then, until it is gone.
+async fn keep_alive(connection: Shared, limit: Duration) {
+    loop {
+        tokio::time::sleep(KEEP_ALIVE).await;
+        let mut place = connection.lock().await;
+        let Some(mut held) = place.take() else { return };
+        if matches!(tokio::time::timeout(limit, held.ping()).await, Ok(Ok(()))) {
+            *place = Some(held);
+        }
+    }
 }
 
 /// The lock's name. Locks are the server's, not a schema's, and at most 64 characters long.
@@ -110,7 +148,7 @@ async fn take_lock(
     match tokio::time::timeout(limit, taking).await {
         Ok(Ok((name, true))) => {
             let connections = connections.clone();
-            Ok(Some(NamedLock { name, limit, connection: Some(connection), connections }))
+            Ok(Some(NamedLock::new(name, limit, connection, connections)))
         }
         Ok(Ok((_, false))) => {
             connections.keep(connection);
@@ -124,7 +162,8 @@ async fn take_lock(
 #[async_trait]
 impl PartitionLease for NamedLock {
     async fn still_held(&mut self) -> bool {
-        let Some(mut connection) = self.connection.take() else { return false };
+        let mut place = self.connection.lock().await;
+        let Some(mut connection) = place.take() else { return false };
         let asking = async {
             around!(
                 Spot::LeaseConfirm,
@@ -138,7 +177,7 @@ impl PartitionLease for NamedLock {
         };
         match tokio::time::timeout(self.limit, asking).await {
             Ok(Ok(1)) => {
-                self.connection = Some(connection);
+                *place = Some(connection);
                 true
             }
             Ok(Ok(_)) => false,
@@ -153,8 +192,8 @@ impl PartitionLease for NamedLock {
         }
     }
 
-    async fn release(mut self: Box<Self>) {
-        let Some(mut connection) = self.connection.take() else { return };
+    async fn release(self: Box<Self>) {
+        let Some(mut connection) = self.connection.lock().await.take() else { return };
         let releasing = async {
             around!(
                 Spot::LeaseRelease,

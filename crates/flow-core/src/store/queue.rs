@@ -12,7 +12,7 @@ use super::ids::IdBlocks;
 use super::options::StoreOptions;
 use super::writes::{BindRow, CasRow, CreateRow};
 use crate::ids::{FlowId, UserId};
-use crate::ports::StoreError;
+use crate::ports::{Clock as _, StoreError, SystemClock};
 
 /// One write, flat.
 #[derive(Debug)]
@@ -94,10 +94,17 @@ pub(super) type Answer = Result<Done, StoreError>;
 #[derive(Debug)]
 pub(super) struct Pending {
     pub(super) write: Write,
+    /// When it was handed over, by the monotonic clock.
+    since_ms: u64,
     answer: oneshot::Sender<Answer>,
 }
 
 impl Pending {
+    /// For how long it has been waiting for its turn.
+    pub(super) fn waited(&self) -> Duration {
+        Duration::from_millis(SystemClock.monotonic_ms().saturating_sub(self.since_ms))
+    }
+
     /// Tells the caller. A caller that has gone does not matter.
     pub(super) fn answer(self, answer: Answer) {
         let outcome = match &answer {
@@ -168,7 +175,7 @@ impl WriteQueue {
     /// Hands a write over and awaits its outcome. Dropping the future does not take the write back.
     pub(super) async fn carry_out(&self, write: Write) -> Answer {
         let (answer, outcome) = oneshot::channel();
-        self.hand_over(Pending { write, answer })?;
+        self.hand_over(Pending { write, since_ms: SystemClock.monotonic_ms(), answer })?;
         // An unanswered sender means that the task panicked with the write in its hands.
         outcome.await.unwrap_or(Err(StoreError::OutcomeUnknown))
     }

@@ -9,7 +9,11 @@ use sqlx::{AssertSqlSafe, Executor as _, MySqlConnection};
 
 use crate::harness::{Schema, created, loaded, moving, on_both_servers, rescheduling, until};
 
-on_both_servers!(a_deadlock_is_tried_again, a_locked_row_holds_up_nobody_for_long);
+on_both_servers!(
+    a_deadlock_is_tried_again,
+    a_locked_row_holds_up_nobody_for_long,
+    many_locked_rows_are_answered_in_bounded_time,
+);
 
 async fn lock(root: &mut MySqlConnection, id: impl std::fmt::Display) -> Result<(), sqlx::Error> {
     let lock = format!("SELECT id FROM internal_pay_flow WHERE id = {id} FOR UPDATE");
@@ -123,4 +127,43 @@ async fn a_locked_row_holds_up_nobody_for_long(schema: Schema) {
     root.execute("ROLLBACK").await.unwrap();
     assert_eq!(loaded(&store, &locked).await, locked);
     assert_eq!(locked.state, State::Paying);
+}
+
+/// Each locked row is waited for in turn; whoever stands far back in the queue hears so instead of waiting for them all.
+async fn many_locked_rows_are_answered_in_bounded_time(schema: Schema) {
+    const ROWS: i64 = 30;
+    const BOUND: Duration = Duration::from_secs(15);
+    let mut options = schema.options();
+    // Longer than a row is waited for.
+    options.statement_timeout_ms = 1_800;
+    let store = std::sync::Arc::new(flow_core::store::MySqlStore::connect(options).await.unwrap());
+    let mut flows = Vec::new();
+    for number in 1..=ROWS {
+        flows.push(created(&store, number).await);
+    }
+    let mut root = schema.root().await;
+    root.execute("BEGIN").await.unwrap();
+    root.execute("SELECT id FROM internal_pay_flow FOR UPDATE").await.unwrap();
+    let writing = flows.iter().map(|flow| {
+        let (store, write) = (store.clone(), rescheduling(flow));
+        tokio::spawn(async move { store.cas(write).await })
+    });
+    let writing: Vec<_> = writing.collect();
+    let answers = tokio::time::timeout(BOUND, async {
+        let mut answers = Vec::new();
+        for task in writing {
+            answers.push(task.await.unwrap());
+        }
+        answers
+    });
+    let answers = answers.await.expect("every write is answered in bounded time");
+    for answer in &answers {
+        assert!(matches!(answer, Err(StoreError::Unavailable { .. })), "{answer:?}");
+    }
+    root.execute("ROLLBACK").await.unwrap();
+    // Nothing was written, as was said.
+    for flow in &flows {
+        assert_eq!(loaded(&store, flow).await.version, flow.version);
+        assert_eq!(store.cas(rescheduling(flow)).await.unwrap(), CasOutcome::Applied);
+    }
 }

@@ -14,6 +14,7 @@ on_both_servers!(
     a_read_that_hangs_is_given_up_and_its_connection_with_it,
     a_lease_is_lost_with_its_connection,
     leases_that_come_and_go_share_a_connection,
+    sessions_end_when_they_fall_silent_and_a_lease_does_not,
     a_full_queue_refuses_at_once,
     closing_waits_for_what_was_handed_over,
 );
@@ -114,6 +115,21 @@ async fn leases_that_come_and_go_share_a_connection(schema: Schema) {
     kill(&mut root, "TRUE").await;
     let mut lease = store.try_lease(1, 2).await.unwrap().expect("nobody has it");
     assert!(lease.still_held().await);
+}
+
+/// The server waits twenty seconds for a sign of life on what may hold rows or locks, and the lease gives one every five.
+async fn sessions_end_when_they_fall_silent_and_a_lease_does_not(schema: Schema) {
+    let store = schema.store().await;
+    let mut lease = store.try_lease(0, 2).await.unwrap().expect("nobody else has it");
+    let mut root = schema.root().await;
+    let statement = "SELECT CAST(COALESCE(MAX(time), -1) AS SIGNED) FROM information_schema.processlist \
+                     WHERE db = DATABASE() AND id = IS_USED_LOCK(CONCAT('pay-flow-sweep.', \
+                     LEFT(SHA2(DATABASE(), 256), 16), '.0.2'))";
+    let mut silent_s = async || sqlx::query_scalar::<_, i64>(statement).fetch_one(&mut root).await.unwrap();
+    until("the lease to be silent for a moment", async || silent_s().await >= 3).await;
+    until("the lease to say something by itself", async || silent_s().await == 0).await;
+    assert!(lease.still_held().await);
+    lease.release().await;
 }
 
 async fn a_full_queue_refuses_at_once(schema: Schema) {

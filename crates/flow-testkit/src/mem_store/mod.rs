@@ -18,6 +18,7 @@ use flow_core::ports::{
 };
 
 use crate::clock::ManualClock;
+use crate::mutants::Subject;
 use crate::script::Script;
 use lease::Leases;
 use table::Table;
@@ -121,6 +122,21 @@ impl MemStore {
     /// The whole audit log, by flow and version.
     pub fn all_events(&self) -> Vec<FlowEvent> {
         self.lock().all_events()
+    }
+
+    /// The audit log of one flow, past all scripts.
+    pub fn events_of(&self, flow_id: FlowId) -> Vec<FlowEvent> {
+        self.lock().events(flow_id, None, u32::MAX)
+    }
+
+    /// When the first row is due that is neither terminal nor held, past all scripts.
+    pub fn next_due(&self) -> Option<DateTime<Utc>> {
+        self.lock().next_due()
+    }
+
+    /// Gives the database the faults of this subject: see [`crate::mutants`].
+    pub fn set_subject(&self, subject: Subject) {
+        self.lock().set_subject(subject);
     }
 
     /// Creates at once, past all scripts.

@@ -206,7 +206,7 @@ impl Mutant {
 }
 
 /// What a proof drives: the product as shipped, or with one fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Subject(Option<Mutant>);
 
 impl Subject {

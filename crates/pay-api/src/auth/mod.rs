@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, header, request::Parts};
 use flow_core::ids::{Actor, CallerId};
 
 use crate::api::Api;
-use crate::http::RequestNotes;
+use crate::http::{RequestNotes, only};
 use crate::problem::{Code, Problem};
 
 pub use clock::{SystemWallClock, WallClock};
@@ -76,7 +76,10 @@ impl FromRequestParts<Arc<Api>> for Caller {
 
 fn bearer_token(headers: &HeaderMap) -> Result<&str, Problem> {
     let missing = || Problem::new(Code::Unauthenticated, "send the API key as `Authorization: Bearer <key>`");
-    let value = headers.get(header::AUTHORIZATION).ok_or_else(missing)?;
+    // Of two, a proxy may have checked the one and we the other.
+    let value = only(headers, &header::AUTHORIZATION)
+        .map_err(|_| Problem::new(Code::Unauthenticated, "send one Authorization header; nothing was done"))?
+        .ok_or_else(missing)?;
     let (scheme, token) = value.to_str().ok().and_then(|text| text.split_once(' ')).ok_or_else(missing)?;
     if scheme.eq_ignore_ascii_case("bearer") { Ok(token.trim()) } else { Err(missing()) }
 }

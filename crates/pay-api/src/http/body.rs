@@ -1,20 +1,20 @@
-//! Reading a JSON body: bounded in size, in UTF-8, JSON to its end, a single object.
+//! Taking in a body that says it is JSON, within bounds of size and time. What it says is read elsewhere.
 
 use std::error::Error as StdError;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use pay_runtime::http::BodyError;
 
-use crate::json::{Fields, Value};
+use super::headers::only;
 use crate::problem::{Code, Problem};
 
-/// Reads a body as one JSON object.
+/// The whole of a JSON body, unread.
 ///
 /// # Errors
 /// 415, 413, 408, 400.
-pub(crate) async fn read_json(headers: &HeaderMap, body: Body, max_bytes: usize) -> Result<Fields, Problem> {
+pub(crate) async fn take_json(headers: &HeaderMap, body: Body, max_bytes: usize) -> Result<Bytes, Problem> {
     if !is_json(headers) {
         return Err(Problem::new(
             Code::UnsupportedMediaType,
@@ -27,30 +27,13 @@ pub(crate) async fn read_json(headers: &HeaderMap, body: Body, max_bytes: usize)
     if declared.is_some_and(|bytes| bytes > max_bytes as u64) {
         return Err(too_large(max_bytes));
     }
-    let bytes =
-        Limited::new(body, max_bytes).collect().await.map_err(|error| unread(&*error, max_bytes))?.to_bytes();
-    let text = std::str::from_utf8(&bytes).map_err(|error| {
-        Problem::new(
-            Code::MalformedJson,
-            format!("the body is not UTF-8 from byte {} on", error.valid_up_to()),
-        )
-    })?;
-    let value: Value = serde_json::from_str(text).map_err(|error| match error.classify() {
-        serde_json::error::Category::Eof => Problem::new(Code::MalformedJson, "the JSON ends too early"),
-        serde_json::error::Category::Io
-        | serde_json::error::Category::Syntax
-        | serde_json::error::Category::Data => Problem::new(
-            Code::MalformedJson,
-            format!("the body is not JSON: line {}, column {}", error.line(), error.column()),
-        ),
-    })?;
-    Fields::of(value, String::new())
+    let whole = Limited::new(body, max_bytes).collect().await;
+    whole.map(|body| body.to_bytes()).map_err(|error| unread(&*error, max_bytes))
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
-    let Some(value) = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()) else {
-        return false;
-    };
+    let Ok(Some(value)) = only(headers, &header::CONTENT_TYPE) else { return false };
+    let Ok(value) = value.to_str() else { return false };
     let essence = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"))
 }

@@ -1,6 +1,6 @@
-//! `Idempotency-Key` and `Prefer`.
+//! `Idempotency-Key`, `Prefer`, and headers that may be given once.
 
-use axum::http::{HeaderMap, HeaderName};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use flow_core::ids::IdempotencyKey;
 
 use crate::problem::{Code, Problem};
@@ -8,25 +8,38 @@ use crate::problem::{Code, Problem};
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 
+/// A header was given more than once, and which one counts would depend on who reads it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct GivenTwice;
+
+/// A header that may be given once, if it is there.
+pub(crate) fn only<'h>(
+    headers: &'h HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<&'h HeaderValue>, GivenTwice> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (value, None) => Ok(value),
+        (_, Some(_)) => Err(GivenTwice),
+    }
+}
+
 /// The request's key: 1 to 255 visible ASCII characters, bare or as a quoted string (RFC 8941). Both spellings are
 /// the same key.
 ///
 /// # Errors
 /// 400: missing, given twice, or not of its form.
-pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<IdempotencyKey, Problem> {
+pub fn idempotency_key(headers: &HeaderMap) -> Result<IdempotencyKey, Problem> {
     let invalid = |detail: String| Problem::new(Code::IdempotencyKeyInvalid, detail).at("Idempotency-Key");
-    let mut values = headers.get_all(&IDEMPOTENCY_KEY).iter();
-    let (value, more) = (values.next(), values.next());
-    let Some(value) = value else {
+    let given = only(headers, &IDEMPOTENCY_KEY)
+        .map_err(|GivenTwice| invalid("Idempotency-Key was given more than once".to_owned()))?;
+    let Some(value) = given else {
         return Err(Problem::new(
             Code::IdempotencyKeyMissing,
             "send an Idempotency-Key: a fresh one for every payment, the same one for every repetition of it",
         )
         .at("Idempotency-Key"));
     };
-    if more.is_some() {
-        return Err(invalid("Idempotency-Key was given more than once".to_owned()));
-    }
     let text = value
         .to_str()
         .map_err(|_| invalid("Idempotency-Key has characters other than visible ASCII".to_owned()))?
@@ -60,12 +73,13 @@ fn unquote(text: &str) -> Option<String> {
 
 /// The wait that `Prefer: wait=N` asks for, in milliseconds. A preference that cannot be read is ignored, as RFC 7240
 /// wants it.
-pub(crate) fn preferred_wait_ms(headers: &HeaderMap) -> Option<u64> {
+pub fn preferred_wait_ms(headers: &HeaderMap) -> Option<u64> {
     headers
         .get_all(&PREFER)
         .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
+        // By the byte: an unreadable preference must not take its readable neighbours with it.
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+        .filter_map(|preference| std::str::from_utf8(preference).ok())
         .filter_map(|preference| preference.split(';').next()?.split_once('='))
         .find(|(name, _)| name.trim().eq_ignore_ascii_case("wait"))
         .and_then(|(_, seconds)| seconds.trim().trim_matches('"').parse::<u64>().ok())
@@ -142,5 +156,12 @@ mod tests {
             assert_eq!(preferred_wait_ms(&headers("prefer", &[given])), wait_ms, "{given:?}");
         }
         assert_eq!(preferred_wait_ms(&headers("prefer", &["respond-async", "wait=4"])), Some(4_000));
+        let mut odd = HeaderMap::new();
+        odd.append("prefer", HeaderValue::from_bytes(b"note=\"\x9b\", wait=4").unwrap());
+        assert_eq!(
+            preferred_wait_ms(&odd),
+            Some(4_000),
+            "what can not be read is ignored, its neighbours are not"
+        );
     }
 }

@@ -7,8 +7,9 @@ mod observe;
 mod params;
 mod request_id;
 
-pub(crate) use body::read_json;
-pub(crate) use headers::{idempotency_key, preferred_wait_ms};
+pub(crate) use body::take_json;
+pub(crate) use headers::only;
+pub use headers::{idempotency_key, preferred_wait_ms};
 pub(crate) use observe::{observe, panicked};
 pub(crate) use params::{FlowIdParam, Query};
 pub(crate) use request_id::{RequestId, RequestNotes};

@@ -43,12 +43,16 @@ impl<S: Send + Sync> FromRequestParts<S> for Query {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Query, Problem> {
-        let text = parts.uri.query().unwrap_or_default();
-        Ok(Query { left: form_urlencoded::parse(text.as_bytes()).into_owned().collect() })
+        Ok(Query::of(parts.uri.query().unwrap_or_default()))
     }
 }
 
 impl Query {
+    /// The parameters of a query string; without the `?`.
+    pub(crate) fn of(text: &str) -> Query {
+        Query { left: form_urlencoded::parse(text.as_bytes()).into_owned().collect() }
+    }
+
     /// Takes a parameter that may be absent.
     ///
     /// # Errors

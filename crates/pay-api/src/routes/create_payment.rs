@@ -13,7 +13,7 @@ use flow_core::ids::{IdempotencyKey, TraceId};
 use super::answer::{self, IDEMPOTENT_REPLAYED};
 use crate::api::Api;
 use crate::auth::{Caller, Role};
-use crate::http::{RequestId, RequestNotes, idempotency_key, preferred_wait_ms, read_json};
+use crate::http::{RequestId, RequestNotes, idempotency_key, preferred_wait_ms, take_json};
 use crate::payment::PaymentBody;
 use crate::problem::{Problem, refusals};
 use crate::view::{FlowView, rests};
@@ -66,7 +66,7 @@ pub(super) async fn create_payment(
     let started_ms = api.clock.monotonic_ms();
     caller.require(&[Role::Client])?;
     let key = idempotency_key(&headers)?;
-    let body = PaymentBody::read(read_json(&headers, body, api.settings.max_body_bytes).await?)?;
+    let body = PaymentBody::parse(&take_json(&headers, body, api.settings.max_body_bytes).await?)?;
     let request = match payment_request(&api, &caller, &key, request_id, &body) {
         Ok(request) => request,
         Err(refused) => return replay_or(&api, &caller, &key, &body, refused).await,

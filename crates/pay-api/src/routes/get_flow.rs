@@ -16,7 +16,7 @@ use crate::view::{FlowView, rests};
 refusals!(Refusals: InvalidParameter, Unauthenticated, FlowNotFound, Internal, DatabaseUnavailable);
 
 /// Longest wait that can be written down, in seconds; the configured one is shorter.
-const MAX_WAIT_S: u64 = 3_600;
+pub(super) const MAX_WAIT_S: u64 = 3_600;
 
 /// Read a payment
 ///

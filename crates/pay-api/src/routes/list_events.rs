@@ -38,8 +38,7 @@ pub(super) async fn list_events(
     mut query: Query,
 ) -> Result<Json<EventPage>, Problem> {
     let limit_rows = read_limit(&mut query, &api.settings)?;
-    let after =
-        query.take_with("cursor", |text| text.parse::<u64>().map(Version).map_err(|_| not_ours("cursor")))?;
+    let after = query.take_with("cursor", |text| version_cursor(text).ok_or_else(|| not_ours("cursor")))?;
     query.finish()?;
     api.flow_of(flow_id, &caller).await?;
     // One row more than the page: whether it is there says whether more follow.
@@ -52,4 +51,24 @@ pub(super) async fn list_events(
         has_more,
         events: rows.into_iter().map(|event| EventView::of(event, &caller)).collect(),
     }))
+}
+
+/// The version that a cursor names. One has a single spelling, which `u64::from_str` alone would not insist on: it takes
+/// a sign and leading zeros.
+fn version_cursor(text: &str) -> Option<Version> {
+    text.parse::<u64>().ok().filter(|version| version.to_string() == text).map(Version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_has_one_spelling() {
+        assert_eq!(version_cursor("0"), Some(Version(0)));
+        assert_eq!(version_cursor("18446744073709551615"), Some(Version(u64::MAX)));
+        for wrong in ["", "+1", "01", "-1", "1.0", " 1", "18446744073709551616"] {
+            assert_eq!(version_cursor(wrong), None, "{wrong:?}");
+        }
+    }
 }

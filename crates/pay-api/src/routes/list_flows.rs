@@ -18,7 +18,7 @@ use crate::view::{FlowList, FlowView};
 refusals!(Refusals: InvalidParameter, Unauthenticated, Internal, DatabaseUnavailable);
 
 /// Longest age that can be asked for, in milliseconds: ten years.
-const MAX_AGE_MS: u64 = 315_360_000_000;
+pub(super) const MAX_AGE_MS: u64 = 315_360_000_000;
 
 /// Find payments
 ///
@@ -48,12 +48,9 @@ const MAX_AGE_MS: u64 = 315_360_000_000;
 pub(super) async fn list_flows(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    mut query: Query,
+    query: Query,
 ) -> Result<Json<FlowList>, Problem> {
-    let filter = read_filter(&mut query, &caller)?;
-    let limit_rows = read_limit(&mut query, &api.settings)?;
-    let before = query.take_with("cursor", |text| text.parse::<FlowId>().map_err(|_| not_ours("cursor")))?;
-    query.finish()?;
+    let ListQuery { filter, before, limit_rows } = ListQuery::read(query, &caller, &api.settings)?;
     let Some(filter) = filter else {
         return Ok(Json(FlowList { flows: vec![], has_more: false, cursor: None }));
     };
@@ -63,6 +60,36 @@ pub(super) async fn list_flows(
         has_more: page.has_more,
         flows: page.flows.iter().map(|flow| FlowView::of(flow, &caller)).collect(),
     }))
+}
+
+/// What a query string of `GET /payment-flows` asks for.
+#[derive(Debug, Clone)]
+pub struct ListQuery {
+    /// What must hold of a flow, with the caller's own name where it sees its own alone; `None` when it asks for what
+    /// the caller may not see.
+    pub filter: Option<FlowFilter>,
+    /// Only flows older than this one: the cursor.
+    pub before: Option<FlowId>,
+    /// Most rows of the page.
+    pub limit_rows: u32,
+}
+
+impl ListQuery {
+    /// Reads a query string.
+    ///
+    /// # Errors
+    /// 400, naming the parameter.
+    pub fn parse(text: &str, caller: &Caller, settings: &Settings) -> Result<ListQuery, Problem> {
+        ListQuery::read(Query::of(text), caller, settings)
+    }
+
+    fn read(mut query: Query, caller: &Caller, settings: &Settings) -> Result<ListQuery, Problem> {
+        let filter = read_filter(&mut query, caller)?;
+        let limit_rows = read_limit(&mut query, settings)?;
+        let before = query.take_with("cursor", |text| text.parse().map_err(|_| not_ours("cursor")))?;
+        query.finish()?;
+        Ok(ListQuery { filter, before, limit_rows })
+    }
 }
 
 /// The filter; `None` when it asks for what the caller may not see.

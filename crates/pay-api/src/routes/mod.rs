@@ -12,6 +12,7 @@ mod list_events;
 mod list_flows;
 mod openapi;
 mod ops;
+mod parameters;
 mod release_flow;
 mod starting;
 
@@ -29,6 +30,7 @@ use crate::api::Api;
 use crate::http::{observe, panicked};
 use crate::problem::{Code, Problem};
 
+pub use list_flows::ListQuery;
 pub use openapi::openapi;
 pub use starting::{Late, late_router};
 

@@ -47,5 +47,7 @@ pub(super) fn frame() -> utoipa::openapi::OpenApi {
 
 /// The whole document.
 pub fn openapi() -> utoipa::openapi::OpenApi {
-    super::all_routes().into_openapi()
+    let mut document = super::all_routes().into_openapi();
+    super::parameters::describe(&mut document);
+    document
 }

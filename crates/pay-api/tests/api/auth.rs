@@ -34,6 +34,26 @@ async fn without_a_valid_key_nothing_is_answered() {
     assert_eq!(harness.store.flows(), []);
 }
 
+/// Whoever stands in front may have judged the one, and we the other.
+#[tokio::test]
+async fn of_two_that_may_be_given_once_none_counts() {
+    let harness = Harness::new();
+    let (shop, game) = (format!("Bearer {SHOP}"), format!("Bearer {GAME}"));
+    for (one, other) in [(&shop, &shop), (&shop, &game), (&game, &shop), (&shop, &"Basic dTpw".to_owned())] {
+        for (method, path) in ACTIONS {
+            let headers = [("authorization", one.as_str()), ("authorization", other.as_str())];
+            let reply = harness.send(request(method, path, "", &headers, Body::empty())).await;
+            assert_eq!((reply.status, reply.text("code")), (401, "unauthenticated"), "{method} {path}");
+        }
+    }
+    let types =
+        [("idempotency-key", "k"), ("content-type", "application/json"), ("content-type", "text/plain")];
+    let body = Body::from(harness.body(1).to_string());
+    let reply = harness.send(request("POST", "/payments", SHOP, &types, body)).await;
+    assert_eq!((reply.status, reply.text("code")), (415, "unsupported_media_type"));
+    assert_eq!(harness.store.flows(), []);
+}
+
 #[tokio::test]
 async fn a_key_ends_while_the_process_runs() {
     let harness = Harness::new();

@@ -324,6 +324,8 @@ async fn wrong_parameters_are_named() {
         ("/payment-flows/%FF", "flow_id"),
         ("/payment-flows/1/events?limit=0", "limit"),
         ("/payment-flows/1/events?cursor=x", "cursor"),
+        ("/payment-flows/1/events?cursor=%2B1", "cursor"),
+        ("/payment-flows/1/events?cursor=01", "cursor"),
         ("/payment-flows/1?wait=-1", "wait"),
         ("/payment-flows/1?wait=1.5", "wait"),
         ("/payment-flows/1?wait=99999999999999999999", "wait"),

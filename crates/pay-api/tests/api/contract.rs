@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::harness::{Harness, SHOP, request};
 
-fn document() -> Value {
+pub(crate) fn document() -> Value {
     serde_json::to_value(openapi()).unwrap()
 }
 

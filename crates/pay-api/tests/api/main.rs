@@ -7,6 +7,7 @@ mod bad_input;
 mod contract;
 mod create;
 mod downstreams;
+mod forms;
 mod harness;
 mod observed;
 mod outages;

@@ -93,3 +93,14 @@ async fn away_while_something_may_have_been_recorded_never_says_that_nothing_was
     assert_eq!((again.status, again.header("idempotent-replayed")), (200, Some("true")));
     harness.only_flow();
 }
+
+/// Each write may have taken the store's whole patience, and a client waits.
+#[tokio::test]
+async fn writes_that_nobody_answers_are_not_tried_again_and_again() {
+    let harness = Harness::new();
+    let lost = || StoreFault::OutcomeUnknown { happened: false };
+    harness.store.script().push(StoreOp::Create, [Some(lost()), Some(lost()), Some(lost())]);
+    let reply = harness.pay("key-1", &harness.body(1), 1).await;
+    assert_eq!((reply.status, reply.text("code")), (503, "outcome_unknown"), "{:#}", reply.body);
+    assert_eq!(harness.store.calls(StoreOp::Create), 2);
+}

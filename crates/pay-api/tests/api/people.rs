@@ -1,6 +1,7 @@
 //! Cancelling, holding, releasing, pushing.
 
 use flow_core::state::State;
+use flow_testkit::mem_store::{StoreFault, StoreOp};
 
 use crate::downstreams::Mood;
 use crate::harness::{Harness, ON_CALL, OPERATOR, SHOP};
@@ -52,6 +53,19 @@ async fn a_cancelled_payment_that_was_charged_all_the_same_is_paid_back() {
     assert_eq!(reply.text("reason"), "CANCELLED");
     let again = harness.post(SHOP, &format!("{path}/cancel")).await;
     assert_eq!((again.status, again.text("status")), (200, "REFUNDED"), "the wish had been recorded in time");
+}
+
+/// Each write may have taken the store's whole patience, and a person waits.
+#[tokio::test(start_paused = true)]
+async fn an_operator_hears_in_bounded_time_that_a_write_is_in_doubt() {
+    let harness = Harness::new();
+    let path = undecided(&harness).await;
+    let lost = || Some(StoreFault::OutcomeUnknown { happened: false });
+    harness.store.script().push(StoreOp::Cas, [lost(), lost(), lost()]);
+    let before = harness.store.calls(StoreOp::Cas);
+    let reply = harness.post(OPERATOR, &format!("{path}/hold")).await;
+    assert_eq!((reply.status, reply.text("code")), (503, "outcome_unknown"), "{:#}", reply.body);
+    assert_eq!(harness.store.calls(StoreOp::Cas) - before, 2);
 }
 
 #[tokio::test(start_paused = true)]

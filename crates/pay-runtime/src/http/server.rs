@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -17,6 +17,10 @@ use super::{HttpLimits, HttpService};
 
 /// Pause after an accept that failed for want of something (descriptors, memory): trying again at once would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Connections that may wait to be accepted; the system may allow fewer. Thousands that come at once and are not let in
+/// try again only after seconds, and a polite client among them is as late as the rest.
+const MAX_WAITING_CONNECTIONS: u32 = 4_096;
 
 /// The whole answer to a connection that is one too many; written at once or not at all.
 const TOO_MANY_CONNECTIONS: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
@@ -46,7 +50,11 @@ pub enum Drained {
 /// # Errors
 /// The address is not this machine's, is in use, or may not be used.
 pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    TcpListener::bind(address).await
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A process that is started again finds its port free.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(MAX_WAITING_CONNECTIONS)
 }
 
 /// Serves until `shutdown` fires, then lets open requests finish for at most `limits.drain_ms`. The service may be an

@@ -1,7 +1,5 @@
 //! The configuration file that the stack's services are started with.
 
-use std::fmt::Write as _;
-
 use sha2::{Digest as _, Sha256};
 
 /// Name of the client application that [`Keys::CLIENT`] stands for.
@@ -61,10 +59,11 @@ impl Default for Tuning {
     }
 }
 
-fn key(out: &mut String, name: &str, role: &str, key: &str) {
+/// One more API key, as a table to be appended to the file (see [`Tuning::extra`]); `expires_at` in RFC 3339.
+pub fn key_table(name: &str, role: &str, key: &str, expires_at: Option<&str>) -> String {
     let digest = hex::encode(Sha256::digest(key.as_bytes()));
-    writeln!(out, "[[api.keys]]\nname = \"{name}\"\nrole = \"{role}\"\nsha256 = \"{digest}\"\n")
-        .expect("writing to a string cannot fail");
+    let end = expires_at.map(|end| format!("expires_at = \"{end}\"\n")).unwrap_or_default();
+    format!("[[api.keys]]\nname = \"{name}\"\nrole = \"{role}\"\nsha256 = \"{digest}\"\n{end}\n")
 }
 
 /// The whole file, for the API and the scanner alike.
@@ -115,10 +114,14 @@ listen = "127.0.0.1:{listen_port}"
 
 "#
     );
-    key(&mut out, CALLER, "client", Keys::CLIENT);
-    key(&mut out, "kiosk", "client", Keys::OTHER_CLIENT);
-    key(&mut out, "oncall", "on_call", Keys::ON_CALL);
-    key(&mut out, "operator", "operator", Keys::OPERATOR);
+    for (name, role, key) in [
+        (CALLER, "client", Keys::CLIENT),
+        ("kiosk", "client", Keys::OTHER_CLIENT),
+        ("oncall", "on_call", Keys::ON_CALL),
+        ("operator", "operator", Keys::OPERATOR),
+    ] {
+        out.push_str(&key_table(name, role, key, None));
+    }
     out.push_str(extra);
     out
 }

@@ -21,7 +21,7 @@ use anyhow::Context as _;
 pub use api::{ApiClient, Payment, Reply};
 pub use audit::{Audit, FlowRow, Violation};
 pub use clock::{Patience, utc_now};
-pub use config::{CALLER, Keys, Tuning};
+pub use config::{CALLER, Keys, Tuning, key_table};
 pub use process::{Process, ProcessOptions, free_port, wait_until};
 pub use schema::{Schema, migrate};
 pub use sim::{OrderCalls, OrderLedger, SimClient};
@@ -282,6 +282,14 @@ impl Stack {
     /// A scanner process.
     pub fn scanner_process(&mut self, index: usize) -> &mut Process {
         &mut self.scanners[index]
+    }
+
+    /// Process ids of every API and every scanner; `None` for one that has ended.
+    pub fn service_pids(&mut self) -> Vec<Option<u32>> {
+        let services = self.apis.iter_mut().chain(&mut self.scanners);
+        services
+            .map(|process| if matches!(process.exited(), Ok(None)) { process.pid() } else { None })
+            .collect()
     }
 
     /// The simulator process.

@@ -47,7 +47,7 @@ enum Part {
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     cargo::run(
         "cargo build --release --bins",
-        cargo::command(&["build", "--release", "--workspace", "--bins"]).env("SQLX_OFFLINE", "true"),
+        cargo::command(cargo::RELEASE_BINARIES).env("SQLX_OFFLINE", "true"),
     )
     .await?;
     if cfg!(debug_assertions) {

@@ -59,7 +59,7 @@ fn tuning() -> Tuning {
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     cargo::run(
         "cargo build --release --bins",
-        cargo::command(&["build", "--release", "--workspace", "--bins"]).env("SQLX_OFFLINE", "true"),
+        cargo::command(cargo::RELEASE_BINARIES).env("SQLX_OFFLINE", "true"),
     )
     .await?;
     let mut options = ServerOptions::new(arguments.flavor);

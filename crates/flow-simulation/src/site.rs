@@ -1,0 +1,194 @@
+//! What everybody in one world shares: time, the database, the books of wallet and business system, dice, trace.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use flow_core::flow::Flow;
+use flow_core::ids::FlowId;
+use flow_testkit::fakes::FakeWorld;
+use flow_testkit::mem_store::MemStore;
+use flow_testkit::mutants::Subject;
+use tokio::sync::Notify;
+
+use crate::dice::{Dice, Draw, Topic};
+use crate::plan::{Plan, UpheavalKind};
+use crate::time::{Time, sleep_ms};
+use crate::trace::{Trace, What, Who};
+
+/// One world.
+pub(crate) struct Site {
+    pub(crate) time: Arc<Time>,
+    pub(crate) plan: Plan,
+    pub(crate) dice: Dice,
+    pub(crate) subject: Subject,
+    pub(crate) store: MemStore,
+    /// Its wallet's face is the wallet; on a clock of its own.
+    pub(crate) wallet: FakeWorld,
+    /// Its business face is the business system; on a clock of its own.
+    pub(crate) business: FakeWorld,
+    /// Rung whenever a row was written.
+    pub(crate) changed: Notify,
+    trace: Mutex<Trace>,
+    seen: Mutex<Seen>,
+    calm: AtomicBool,
+    /// Messages and far-side work that somebody still has to deliver.
+    under_way: AtomicU64,
+    broken: AtomicBool,
+    /// Latencies are left out, to make a story plain.
+    pub(crate) plain: bool,
+}
+
+/// What was noted already.
+#[derive(Debug, Default)]
+struct Seen {
+    versions: BTreeMap<FlowId, u64>,
+    effects: BTreeMap<(Who, String), usize>,
+    overcharged: BTreeSet<i64>,
+}
+
+impl Site {
+    pub(crate) fn new(plan: Plan, dice: Dice, subject: Subject, keep_trace: bool, plain: bool) -> Site {
+        let time = Arc::new(Time::new(plan.wallet_skew_ms, plan.business_skew_ms));
+        let store = MemStore::new(time.database.clone());
+        store.set_subject(subject);
+        let wallet = FakeWorld::new(time.wallet.clone());
+        let switches =
+            pay_sim::ledger::Switches { close_unsupported: !plan.wallet_closes, ..Default::default() };
+        wallet.set_switches(switches);
+        let business = FakeWorld::new(time.business.clone());
+        Site {
+            time,
+            plan,
+            dice,
+            subject,
+            store,
+            wallet,
+            business,
+            changed: Notify::new(),
+            trace: Mutex::new(Trace::new(keep_trace)),
+            seen: Mutex::default(),
+            calm: AtomicBool::new(false),
+            under_way: AtomicU64::new(0),
+            broken: AtomicBool::new(false),
+            plain,
+        }
+    }
+
+    pub(crate) fn trace(&self) -> MutexGuard<'_, Trace> {
+        self.trace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn note(&self, who: Who, what: What) {
+        self.trace().add(self.time.now_ms(), who, what);
+    }
+
+    /// Records a broken promise. The run ends at the first.
+    pub(crate) fn broken(&self, what: String) {
+        self.broken.store(true, Ordering::SeqCst);
+        self.note(Who::World, What::Broken(what));
+        self.changed.notify_waiters();
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::SeqCst)
+    }
+
+    /// The row's version when it was last noted; from now on, this one.
+    pub(crate) fn version_seen(&self, flow_id: FlowId, version: u64) -> Option<u64> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.versions.insert(flow_id, version)
+    }
+
+    /// How many effects of an order were noted; from now on, so many.
+    pub(crate) fn effects_seen(&self, books: Who, number: &str, effects: usize) -> usize {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.effects.insert((books, number.to_owned()), effects).unwrap_or(0)
+    }
+
+    /// The wallet is about to take another amount for this flow than it was asked for.
+    pub(crate) fn overcharged(&self, flow: i64) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).overcharged.insert(flow);
+    }
+
+    /// Whether the wallet took another amount for this flow: then it waits for people for ever.
+    pub(crate) fn is_overcharged(&self, flow: &Flow) -> bool {
+        let marked = {
+            let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.overcharged.contains(&flow.id.get())
+        };
+        marked && self.facts_of(flow).charges.iter().any(|(amount, _)| *amount != flow.money.amount())
+    }
+
+    /// From now on nothing new goes wrong.
+    pub(crate) fn calm_down(&self) {
+        self.calm.store(true, Ordering::SeqCst);
+        self.note(Who::World, What::Phase("nothing new goes wrong from here on"));
+    }
+
+    pub(crate) fn is_calm(&self) -> bool {
+        self.calm.load(Ordering::SeqCst)
+    }
+
+    /// Whether an incident may happen at this draw.
+    pub(crate) fn allows(&self, draw: &Draw) -> bool {
+        !draw.left_out && !self.is_calm()
+    }
+
+    /// How long something takes on its way; the least is nothing at all.
+    pub(crate) fn latency_ms(&self, draw: &mut Draw) -> u64 {
+        let drawn = draw.spread(0, self.plan.longest_latency_ms);
+        if self.plain || self.is_calm() { 1 } else { drawn }
+    }
+
+    /// The outage of this kind that is going on.
+    pub(crate) fn outage(&self, kinds: &[UpheavalKind]) -> Option<(UpheavalKind, Draw)> {
+        if self.is_calm() {
+            return None;
+        }
+        let now_ms = self.time.now_ms();
+        let going_on = self.plan.upheavals.iter().find(|upheaval| {
+            let lasts = (upheaval.at_ms..upheaval.at_ms + upheaval.for_ms).contains(&now_ms);
+            lasts && kinds.contains(&upheaval.kind) && !self.dice.at(upheaval.point).left_out
+        });
+        going_on.map(|upheaval| (upheaval.kind, self.dice.at(upheaval.point)))
+    }
+
+    /// Does something later that no process's end can stop, and that the run waits for.
+    pub(crate) fn later<F>(
+        self: &Arc<Self>,
+        after_ms: u64,
+        work: impl FnOnce(Arc<Site>) -> F + Send + 'static,
+    ) where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.under_way.fetch_add(1, Ordering::SeqCst);
+        let site = Arc::clone(self);
+        tokio::spawn(async move {
+            sleep_ms(after_ms).await;
+            work(Arc::clone(&site)).await;
+            site.under_way.fetch_sub(1, Ordering::SeqCst);
+            site.changed.notify_waiters();
+        });
+    }
+
+    /// Whether somebody still has to deliver something.
+    pub(crate) fn awaits_delivery(&self) -> bool {
+        self.under_way.load(Ordering::SeqCst) > 0
+    }
+
+    /// The next draw about a flow, a target or a process.
+    pub(crate) fn draw(&self, topic: Topic, subject: i64) -> Draw {
+        self.dice.draw(topic, subject)
+    }
+}
+
+/// The flow that an order number was derived from; 0 for a number of another form.
+pub(crate) fn flow_of_number(number: &str) -> i64 {
+    number.rsplit('_').next().and_then(|digits| i64::from_str_radix(digits, 36).ok()).unwrap_or(0)
+}
+
+/// The flow of this number, if there can be one.
+pub(crate) fn flow_id(number: i64) -> Option<FlowId> {
+    FlowId::new(number).ok()
+}
