@@ -15,6 +15,8 @@ const BURST_CALLS: u64 = 30;
 /// One API and two scanners: each has its own budget.
 const PROCESSES: u64 = 3;
 const WATCHED_S: u64 = 60;
+/// By where in the line of ends the oldest hundredth has ended, on average. In no particular order it would be 50.
+const OLDEST_END_BY_PERCENT: i64 = 15;
 const SETTLE: Duration = Duration::from_secs(180);
 
 e2e::on_both_servers! {
@@ -74,6 +76,7 @@ async fn the_backlog_comes_back_within_the_budget(flavor: Flavor) -> anyhow::Res
     ensure!(u64::try_from(site.database.number(charged).await?)? == flows, "not all have succeeded");
     let place = place_of_the_oldest(&site, flows).await?;
     eprintln!("backlog on {flavor}: the oldest hundredth ended, on average, at {place} % of the line");
+    ensure!(place <= OLDEST_END_BY_PERCENT, "the oldest flows ended at {place} % of the line, on average");
     site.close().await
 }
 

@@ -84,6 +84,16 @@ impl UnavailableCause {
             UnavailableCause::NotConfigured => "UNAVAILABLE.NOT_CONFIGURED",
         }
     }
+
+    /// Whether our own gate (breaker, budget) let the call not out: nothing happened at all, here or there.
+    pub const fn is_our_gates(self) -> bool {
+        match self {
+            UnavailableCause::BreakerOpen | UnavailableCause::BudgetSpent => true,
+            UnavailableCause::NotConnected
+            | UnavailableCause::Throttled
+            | UnavailableCause::NotConfigured => false,
+        }
+    }
 }
 
 impl UnknownCause {
@@ -120,6 +130,14 @@ impl NoAnswer {
         match self {
             NoAnswer::Unavailable { cause, .. } => cause.as_str(),
             NoAnswer::Unknown(cause) => cause.as_str(),
+        }
+    }
+
+    /// See [`UnavailableCause::is_our_gates`].
+    pub const fn is_our_gates(self) -> bool {
+        match self {
+            NoAnswer::Unavailable { cause, retry_after_ms: _ } => cause.is_our_gates(),
+            NoAnswer::Unknown(_) => false,
         }
     }
 }
@@ -262,6 +280,20 @@ impl Classified for RefundAnswer {
             | RefundAnswer::Processing
             | RefundAnswer::NotFound
             | RefundAnswer::Conflict => None,
+        }
+    }
+}
+
+impl ExecuteAnswer {
+    /// Whether the business system may have acted on this execution.
+    pub const fn may_have_acted(&self) -> bool {
+        match self {
+            ExecuteAnswer::Done
+            | ExecuteAnswer::Processing
+            | ExecuteAnswer::Rejected(_)
+            | ExecuteAnswer::Conflict
+            | ExecuteAnswer::None(NoAnswer::Unknown(_)) => true,
+            ExecuteAnswer::None(NoAnswer::Unavailable { .. }) => false,
         }
     }
 }

@@ -178,6 +178,12 @@ pub enum Decision {
         /// The schedule must not sleep through this moment: something changes then.
         wake_by: Option<DateTime<Utc>>,
     },
+    /// Our own gate let no call out, so nothing happened: nothing is written, and the row stays as due as it was. The
+    /// oldest due flow is then the first to be tried when the gate opens.
+    Leave {
+        /// When the gate may open, in milliseconds from now.
+        retry_after_ms: Option<u64>,
+    },
     /// The answer calls for one more action on the same row, at once.
     Follow(Action),
     /// Freeze the flow for people.
@@ -375,6 +381,9 @@ fn decide_business(
             let refundable = refundable_from(flow, rules);
             if now >= after(refundable.max(flow.state_entered_at), rules.business_unreadable_hold_ms) {
                 Decision::Hold(HoldReason::BusinessUnreadable)
+            } else if executed.is_some_and(ExecuteAnswer::may_have_acted) && no_answer.is_our_gates() {
+                // An execution went out and its effect could not be read: that is a try, and it is written down.
+                stay(Pace::Counted, no_answer.as_str(), future(refundable, now))
             } else {
                 stay_without(*no_answer, future(refundable, now))
             }
@@ -466,9 +475,13 @@ fn stay(pace: Pace, code: &str, wake_by: Option<DateTime<Utc>>) -> Decision {
 }
 
 fn stay_without(no_answer: NoAnswer, wake_by: Option<DateTime<Utc>>) -> Decision {
-    let pace = match no_answer {
-        NoAnswer::Unavailable { cause: _, retry_after_ms } => Pace::Postponed { retry_after_ms },
-        NoAnswer::Unknown(_) => Pace::Counted,
-    };
-    stay(pace, no_answer.as_str(), wake_by)
+    match no_answer {
+        NoAnswer::Unavailable { cause, retry_after_ms } if cause.is_our_gates() => {
+            Decision::Leave { retry_after_ms }
+        }
+        NoAnswer::Unavailable { cause: _, retry_after_ms } => {
+            stay(Pace::Postponed { retry_after_ms }, no_answer.as_str(), wake_by)
+        }
+        NoAnswer::Unknown(_) => stay(Pace::Counted, no_answer.as_str(), wake_by),
+    }
 }

@@ -1,92 +1,17 @@
 //! An answer tells how things were when it was given, not when it was heard. Whatever is concluded from it together
 //! with the time must use the time before the question was sent.
 
-use std::sync::Arc;
+mod product;
 
-use flow_core::advance::{AdvanceSettings, Advancer, Call as AdvanceCall};
 use flow_core::answer::UnknownCause;
-use flow_core::downstream::{BreakerLimits, BudgetLimits, BusinessRules, Downstreams, Limits, WalletRules};
 use flow_core::flow::{Flow, Trigger};
-use flow_core::ports::{Created, FlowStore as _};
+use flow_core::ports::FlowStore as _;
 use flow_core::state::State;
 use flow_testkit::clock::ManualClock;
-use flow_testkit::fakes::{Call, FakeWorld, Fault, Switches};
-use flow_testkit::jitter::FixedJitter;
-use flow_testkit::ledger_check::{OrderFacts, assert_none, check};
-use flow_testkit::mem_store::MemStore;
+use flow_testkit::fakes::{Call, Fault, Switches};
 use flow_testkit::samples;
-use flow_testkit::wake::RecordingWake;
 
-const SETTLE_MARGIN_MS: u64 = 5_000;
-const GRACE_MS: u64 = 300_000;
-
-struct Product {
-    clock: ManualClock,
-    store: MemStore,
-    world: FakeWorld,
-    advancer: Advancer,
-}
-
-impl Product {
-    fn new(wallet_can_close: bool) -> Product {
-        let clock = ManualClock::new();
-        let (store, world) = (MemStore::new(clock.clone()), FakeWorld::new(clock.clone()));
-        Product::over(&clock, &store, &world, wallet_can_close)
-    }
-
-    /// One process over this database and this far side.
-    fn over(clock: &ManualClock, store: &MemStore, world: &FakeWorld, wallet_can_close: bool) -> Product {
-        let limits = Limits {
-            max_concurrent_calls: 8,
-            queue_wait_ms: 1_000,
-            budget: BudgetLimits { calls_per_s: 1_000, burst_calls: 1_000 },
-            breaker: BreakerLimits { failures_to_open: 1_000, open_ms: 1, max_open_ms: 1, probes: 1 },
-        };
-        let wallet = WalletRules {
-            can_close: wallet_can_close,
-            in_flight_grace_ms: GRACE_MS,
-            refund_tries_before_hold: 5,
-        };
-        let business = BusinessRules { settle_margin_ms: SETTLE_MARGIN_MS, unreadable_hold_ms: 600_000 };
-        let downstreams = Downstreams::builder(Arc::new(clock.clone()))
-            .wallet(samples::wallet_name(), Arc::new(world.wallet()), wallet, limits)
-            .business(samples::business_name(), Arc::new(world.business()), business, limits)
-            .build();
-        let advancer = Advancer::new(
-            Arc::new(store.clone()),
-            downstreams,
-            Arc::new(RecordingWake::new()),
-            Arc::new(clock.clone()),
-            Arc::new(FixedJitter::NONE),
-            AdvanceSettings::default(),
-        );
-        Product { clock: clock.clone(), store: store.clone(), world: world.clone(), advancer }
-    }
-
-    /// A row in `WAIT_PAY` with ten minutes to go.
-    fn created(&self) -> Flow {
-        let deadline = self.clock.now() + chrono::TimeDelta::minutes(10);
-        match self.store.create_now(samples::new_flow(1, deadline)) {
-            Created::Inserted(seen) => seen.value,
-            refused @ (Created::KeyTaken | Created::TargetTaken) => panic!("{refused:?}"),
-        }
-    }
-
-    async fn advance(&self, flow: &Flow) -> Flow {
-        self.advancer.advance(flow.id, &by(Trigger::Scanner)).await.expect("the store is up").flow
-    }
-
-    /// Nothing may be left on the network, and no promise may be broken by what arrives last.
-    fn assert_kept(&self) {
-        self.world.deliver_late();
-        let facts = |flow: &Flow| OrderFacts::from(&self.world.ledger(&flow.trade_order_no));
-        assert_none(&check(&self.store.flows(), &self.store.all_events(), facts));
-    }
-}
-
-fn by(trigger: Trigger) -> AdvanceCall {
-    AdvanceCall { trigger, trace_id: None, budget_ms: 60_000 }
-}
+use product::{GRACE_MS, Product, SETTLE_MARGIN_MS, by};
 
 fn ms_until(clock: &ManualClock, moment: chrono::DateTime<chrono::Utc>) -> u64 {
     u64::try_from((moment - clock.now()).num_milliseconds()).expect("the moment lies ahead")

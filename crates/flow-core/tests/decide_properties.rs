@@ -3,7 +3,9 @@
 mod situations;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use flow_core::answer::{ChargeAnswer, ExecuteAnswer, FactAnswer, Receipt, RefundAnswer};
+use flow_core::answer::{
+    ChargeAnswer, Classified, ExecuteAnswer, FactAnswer, NoAnswer, Receipt, RefundAnswer,
+};
 use flow_core::decide::{
     Action, Decision, Entry, Evidence, Rules, Transition, decide, next_action, refundable_from,
 };
@@ -115,6 +117,22 @@ fn any_evidence() -> impl Strategy<Value = Evidence> {
         any_refund().prop_map(Evidence::Refund),
         any_refund().prop_map(Evidence::RefundQuery),
     ]
+}
+
+/// Whether our own gate refused a call that this evidence needed.
+fn gates_in(evidence: &Evidence) -> bool {
+    let no_answer = match evidence {
+        Evidence::Entering => None,
+        Evidence::Debit(answer) | Evidence::ChargeQuery(answer) | Evidence::Close(answer) => {
+            answer.no_answer()
+        }
+        Evidence::Business { executed, fact: FactAnswer::NotDone } => {
+            executed.as_ref().and_then(Classified::no_answer)
+        }
+        Evidence::Business { executed: _, fact } => fact.no_answer(),
+        Evidence::Refund(answer) | Evidence::RefundQuery(answer) => answer.no_answer(),
+    };
+    no_answer.is_some_and(NoAnswer::is_our_gates)
 }
 
 fn any_now() -> impl Strategy<Value = DateTime<Utc>> {
@@ -254,7 +272,28 @@ proptest! {
             Decision::Move(_) => prop_assert!(same),
             Decision::Hold(_) => prop_assert!(!same),
             Decision::Reload => {}
-            other @ (Decision::Stay { .. } | Decision::Follow(_)) => prop_assert!(false, "{other:?}"),
+            other @ (Decision::Stay { .. } | Decision::Leave { .. } | Decision::Follow(_)) => {
+                prop_assert!(false, "{other:?}")
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_is_left_unwritten_exactly_when_our_own_gate_let_nothing_out(
+        flow in any_flow(), evidence in any_evidence(), rules in any_rules(), now in any_now(),
+    ) {
+        let went_out = match &evidence {
+            Evidence::Business { executed: Some(executed), fact: _ } => executed.may_have_acted(),
+            Evidence::Business { executed: None, fact: _ } | Evidence::Entering | Evidence::Debit(_)
+            | Evidence::ChargeQuery(_) | Evidence::Close(_) | Evidence::Refund(_) | Evidence::RefundQuery(_) => false,
+        };
+        match decide(&flow, &evidence, &rules, now) {
+            Decision::Leave { .. } => prop_assert!(gates_in(&evidence) && !went_out, "{evidence:?}"),
+            Decision::Stay { code, .. } => {
+                let ours = ["UNAVAILABLE.BREAKER_OPEN", "UNAVAILABLE.BUDGET_SPENT"].contains(&code.as_str());
+                prop_assert!(!ours || went_out, "{evidence:?} was written down as {code}");
+            }
+            Decision::Move(_) | Decision::Follow(_) | Decision::Hold(_) | Decision::Reload => {}
         }
     }
 

@@ -2,7 +2,7 @@
 
 mod situations;
 
-use flow_core::answer::{ChargeAnswer, ExecuteAnswer, FactAnswer, RefundAnswer};
+use flow_core::answer::{ChargeAnswer, ExecuteAnswer, FactAnswer, NoAnswer, RefundAnswer, UnavailableCause};
 use flow_core::decide::{
     Action, Decision, Entry, Evidence, Pace, Transition, decide, next_action, refundable_from,
 };
@@ -41,8 +41,9 @@ fn fact(fact: FactAnswer) -> Evidence {
     Evidence::Business { executed: None, fact }
 }
 
+/// Neither moves nor freezes nor acts again: the flow is tried later.
 fn stays(decision: &Decision) -> bool {
-    matches!(decision, Decision::Stay { .. })
+    matches!(decision, Decision::Stay { .. } | Decision::Leave { .. })
 }
 
 fn about_a_charge(answer: ChargeAnswer) -> [Evidence; 3] {
@@ -129,12 +130,49 @@ fn only_what_was_surely_not_executed_does_not_count_as_a_try() {
     let pace = |no_answer| match decided(paying(), &Evidence::Debit(ChargeAnswer::None(no_answer)), EARLY_MS)
     {
         Decision::Stay { pace, .. } => pace,
-        other @ (Decision::Move(_) | Decision::Follow(_) | Decision::Hold(_) | Decision::Reload) => {
+        other @ (Decision::Move(_)
+        | Decision::Leave { .. }
+        | Decision::Follow(_)
+        | Decision::Hold(_)
+        | Decision::Reload) => {
             panic!("{other:?}")
         }
     };
     assert_eq!(pace(UNAVAILABLE), Pace::Postponed { retry_after_ms: Some(7_000) });
     assert_eq!(pace(UNKNOWN), Pace::Counted);
+}
+
+#[test]
+fn what_our_own_gate_refused_leaves_the_row_as_it_is() {
+    for cause in [UnavailableCause::BreakerOpen, UnavailableCause::BudgetSpent] {
+        let refused = NoAnswer::Unavailable { cause, retry_after_ms: Some(7_000) };
+        let leave = Decision::Leave { retry_after_ms: Some(7_000) };
+        for evidence in about_a_charge(ChargeAnswer::None(refused)) {
+            assert_eq!(decided(paying(), &evidence, EARLY_MS), leave, "{evidence:?}");
+        }
+        let refunds = [
+            Evidence::Refund(RefundAnswer::None(refused)),
+            Evidence::RefundQuery(RefundAnswer::None(refused)),
+        ];
+        for evidence in refunds {
+            assert_eq!(decided(refunding(), &evidence, EARLY_MS), leave, "{evidence:?}");
+        }
+        let business = |executed, fact| Evidence::Business { executed, fact };
+        let unread = FactAnswer::None(refused);
+        assert_eq!(decided(payed(), &business(None, unread.clone()), EARLY_MS), leave);
+        let not_sent = Some(ExecuteAnswer::None(refused));
+        assert_eq!(decided(payed(), &business(not_sent.clone(), unread.clone()), EARLY_MS), leave);
+        assert_eq!(decided(payed(), &business(not_sent, FactAnswer::NotDone), EARLY_MS), leave);
+        // An execution that went out is a try, even if our gate did not let us see what it did.
+        for sent in [ExecuteAnswer::Done, ExecuteAnswer::None(UNKNOWN)] {
+            let Decision::Stay { pace, .. } =
+                decided(payed(), &business(Some(sent), unread.clone()), EARLY_MS)
+            else {
+                panic!("an execution was not written down")
+            };
+            assert_eq!(pace, Pace::Counted);
+        }
+    }
 }
 
 #[test]
@@ -169,7 +207,11 @@ fn a_wallet_that_cannot_close_gets_the_grace() {
     let end_ms = DEADLINE_MS + GRACE_MS;
     match decided(cannot, &not_found, end_ms - 1) {
         Decision::Stay { wake_by, .. } => assert_eq!(wake_by, Some(at(end_ms))),
-        other @ (Decision::Move(_) | Decision::Follow(_) | Decision::Hold(_) | Decision::Reload) => {
+        other @ (Decision::Move(_)
+        | Decision::Leave { .. }
+        | Decision::Follow(_)
+        | Decision::Hold(_)
+        | Decision::Reload) => {
             panic!("{other:?}")
         }
     }
@@ -246,7 +288,11 @@ fn not_done_is_refunded_from_deadline_plus_margin_on() {
     let not_done = fact(FactAnswer::NotDone);
     match decided(payed(), &not_done, REFUNDABLE_MS - 1) {
         Decision::Stay { wake_by, .. } => assert_eq!(wake_by, Some(at(REFUNDABLE_MS))),
-        other @ (Decision::Move(_) | Decision::Follow(_) | Decision::Hold(_) | Decision::Reload) => {
+        other @ (Decision::Move(_)
+        | Decision::Leave { .. }
+        | Decision::Follow(_)
+        | Decision::Hold(_)
+        | Decision::Reload) => {
             panic!("{other:?}")
         }
     }

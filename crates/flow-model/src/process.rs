@@ -286,7 +286,7 @@ impl PaymentModel {
                 return Concluded::Nothing;
             }
             Decision::Follow(action) => return Concluded::Act(action),
-            Decision::Reload => return Concluded::Nothing,
+            Decision::Leave { .. } | Decision::Reload => return Concluded::Nothing,
             Decision::Move(transition) => Change::Move { transition, next_in_ms: 1 },
             Decision::Stay { pace, code, wake_by: _ } => {
                 let counts = match pace {

@@ -17,6 +17,8 @@ pub enum Outcome {
     Stayed,
     /// Another entrance was there first; nothing was done.
     Overtaken,
+    /// Our own breaker or budget let no call out; nothing was written, and it stays due.
+    GateClosed,
     /// It waits for people.
     Held,
     /// The row and the evidence contradict each other; alerted where it was found.
@@ -66,13 +68,19 @@ impl Advance for AdvanceDue {
 fn outcome(advanced: &Advanced) -> Outcome {
     match advanced.end {
         End::Contradicted => Outcome::Contradicted,
-        End::Terminal | End::Held | End::Waiting { .. } | End::BudgetSpent | End::Overtaken
+        End::Terminal
+        | End::Held
+        | End::Waiting { .. }
+        | End::GateClosed { .. }
+        | End::BudgetSpent
+        | End::Overtaken
             if advanced.moved =>
         {
             Outcome::Moved
         }
         End::Held => Outcome::Held,
         End::Waiting { .. } | End::BudgetSpent => Outcome::Stayed,
+        End::GateClosed { .. } => Outcome::GateClosed,
         // Terminal without a move of ours: somebody else's.
         End::Terminal | End::Overtaken => Outcome::Overtaken,
     }

@@ -13,6 +13,8 @@ pub struct Tally {
     pub advanced: u64,
     /// Tried without a change of state; rescheduled.
     pub repeated: u64,
+    /// Left due, because our own breaker or budget let no call out.
+    pub gate_closed: u64,
     /// Carried on by somebody else meanwhile.
     pub overtaken: u64,
     /// Now waiting for people.
@@ -29,6 +31,7 @@ impl Tally {
         let field = match outcome {
             Some(Outcome::Moved) => &mut self.advanced,
             Some(Outcome::Stayed) => &mut self.repeated,
+            Some(Outcome::GateClosed) => &mut self.gate_closed,
             Some(Outcome::Overtaken) => &mut self.overtaken,
             Some(Outcome::Held) => &mut self.held,
             Some(Outcome::Contradicted) | None => &mut self.failed,
@@ -42,6 +45,7 @@ impl AddAssign for Tally {
         self.seen += other.seen;
         self.advanced += other.advanced;
         self.repeated += other.repeated;
+        self.gate_closed += other.gate_closed;
         self.overtaken += other.overtaken;
         self.held += other.held;
         self.failed += other.failed;

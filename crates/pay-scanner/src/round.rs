@@ -132,6 +132,7 @@ fn publish(report: &RoundReport, failure: Option<&StoreError>) {
     for (became, rows) in [
         ("advanced", tally.advanced),
         ("repeated", tally.repeated),
+        ("gate_closed", tally.gate_closed),
         ("overtaken", tally.overtaken),
         ("held", tally.held),
         ("failed", tally.failed),
@@ -150,7 +151,8 @@ fn publish(report: &RoundReport, failure: Option<&StoreError>) {
     macro_rules! log_round {
         ($level:ident, $($more:tt)*) => {
             tracing::$level!(
-                seen = tally.seen, advanced = tally.advanced, repeated = tally.repeated, overtaken = tally.overtaken,
+                seen = tally.seen, advanced = tally.advanced, repeated = tally.repeated,
+                gate_closed = tally.gate_closed, overtaken = tally.overtaken,
                 held = tally.held, failed = tally.failed, left = tally.left, partitions = report.partitions.len(),
                 held_elsewhere, lease_lost, took_ms = report.took_ms, $($more)*
             )

@@ -50,6 +50,12 @@ pub enum End {
         /// In milliseconds.
         next_in_ms: u64,
     },
+    /// Our own gate (breaker, rate budget) let no call out. Nothing was written: the row is as due as it was, so that
+    /// the oldest is tried first when the gate opens.
+    GateClosed {
+        /// Worth another try by this process after so many milliseconds.
+        retry_in_ms: u64,
+    },
     /// The time budget or the step limit ran out; the flow is due again soon.
     BudgetSpent,
     /// Another entrance wrote the same or more; it carries the flow on.
@@ -200,6 +206,7 @@ impl Advancer {
                     seat.flow = flow;
                     break End::Waiting { next_in_ms };
                 }
+                StepEnd::Left { retry_in_ms } => break End::GateClosed { retry_in_ms },
                 StepEnd::Held(flow) => {
                     seat.flow = flow;
                     break End::Held;
@@ -226,6 +233,7 @@ impl Advancer {
     async fn schedule_wake(&self, flow: &Flow, end: End) {
         let delay_ms = match end {
             End::Waiting { next_in_ms } => next_in_ms,
+            End::GateClosed { retry_in_ms } => retry_in_ms,
             End::BudgetSpent => 0,
             End::Terminal | End::Held | End::Overtaken | End::Contradicted => return,
         };

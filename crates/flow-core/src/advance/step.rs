@@ -23,6 +23,11 @@ pub(super) enum StepEnd {
         /// When it is due, in milliseconds from now.
         next_in_ms: u64,
     },
+    /// Our own gate let no call out: nothing was written, the row is as due as it was.
+    Left {
+        /// When the gate may open, in milliseconds.
+        retry_in_ms: u64,
+    },
     /// Frozen by our write.
     Held(Flow),
     /// The row changed under us: reload and see what that means for the write that was wanted.
@@ -69,6 +74,10 @@ impl Advancer {
                         code,
                     };
                     return self.write(seat, change, evidence, now).await;
+                }
+                Decision::Leave { retry_after_ms } => {
+                    let retry_in_ms = self.settings.spread_ms(retry_after_ms, self.jitter.draw());
+                    return Ok(StepEnd::Left { retry_in_ms });
                 }
                 Decision::Hold(reason) => {
                     alert_hold(&seat.flow, reason, &performed.evidence);

@@ -33,14 +33,20 @@ impl Budget {
     /// # Errors
     /// The waiting time that was too long.
     pub fn book(&mut self, now_ms: u64, max_wait_ms: u64) -> Result<u64, u64> {
-        let now_us = now_ms.saturating_mul(1_000);
-        let arrival_us = self.next_us.max(now_us);
-        let wait_ms = (arrival_us - now_us).saturating_sub(self.tolerance_us).div_ceil(1_000);
+        let wait_ms = self.wait_ms(now_ms);
         if wait_ms > max_wait_ms {
             return Err(wait_ms);
         }
-        self.next_us = arrival_us + self.interval_us;
+        self.next_us = self.next_us.max(now_ms.saturating_mul(1_000)) + self.interval_us;
         Ok(wait_ms)
+    }
+
+    /// How long a call that is booked now would have to wait, in milliseconds; books nothing.
+    pub fn wait_ms(&self, now_ms: u64) -> u64 {
+        self.next_us
+            .saturating_sub(now_ms.saturating_mul(1_000))
+            .saturating_sub(self.tolerance_us)
+            .div_ceil(1_000)
     }
 }
 

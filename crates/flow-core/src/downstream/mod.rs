@@ -1,6 +1,6 @@
 //! The downstream systems by name, each behind its own gate: concurrency limit, rate budget, circuit breaker.
 //!
-//! A call that the gate refuses was surely not made, so the flow is postponed without burning its retry count. Knows
+//! A call that the gate refuses was surely not made: the flow is left as it is, due, and its retry count is not burnt. Knows
 //! the ports and the rules that belong to a downstream; knows nothing of flows' states.
 
 mod breaker;
@@ -29,7 +29,7 @@ use crate::ports::{Business, Clock, Wallet};
 pub struct Limits {
     /// Calls under way at once.
     pub max_concurrent_calls: u32,
-    /// Longest wait for a free place or for the rate budget, in milliseconds; past it the flow is postponed.
+    /// Longest wait for a free place or for the rate budget, in milliseconds; past it the call is refused.
     pub queue_wait_ms: u64,
     /// The rate budget.
     pub budget: BudgetLimits,
@@ -260,13 +260,17 @@ impl Gate {
     }
 
     async fn enter(&self) -> Result<Permit<'_>, NoAnswer> {
-        // An open breaker answers before anybody queues for a place.
+        // An open breaker or a spent budget answers before anybody queues for a place.
         let peeked = self.with_breaker(|breaker| {
             let pass = breaker.enter(self.clock.monotonic_ms())?;
             breaker.abandoned(pass);
             Ok(())
         });
         peeked.map_err(|wait_ms| unavailable(UnavailableCause::BreakerOpen, wait_ms))?;
+        let spent = self.with_budget(|budget| budget.wait_ms(self.clock.monotonic_ms()));
+        if spent > self.limits.queue_wait_ms {
+            return Err(unavailable(UnavailableCause::BudgetSpent, spent));
+        }
         let wait = Duration::from_millis(self.limits.queue_wait_ms);
         let place = match tokio::time::timeout(wait, Arc::clone(&self.places).acquire_owned()).await {
             Ok(Ok(place)) => place,
@@ -275,10 +279,8 @@ impl Gate {
                 return Err(unavailable(UnavailableCause::BudgetSpent, self.limits.queue_wait_ms));
             }
         };
-        let booked = {
-            let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
-            budget.book(self.clock.monotonic_ms(), self.limits.queue_wait_ms)
-        };
+        let booked =
+            self.with_budget(|budget| budget.book(self.clock.monotonic_ms(), self.limits.queue_wait_ms));
         let wait_ms = booked.map_err(|wait_ms| unavailable(UnavailableCause::BudgetSpent, wait_ms))?;
         if wait_ms > 0 {
             tokio::time::sleep(Duration::from_millis(wait_ms)).await;
@@ -287,6 +289,10 @@ impl Gate {
             .with_breaker(|breaker| breaker.enter(self.clock.monotonic_ms()))
             .map_err(|wait_ms| unavailable(UnavailableCause::BreakerOpen, wait_ms))?;
         Ok(Permit { gate: self, pass: Some(pass), _place: place })
+    }
+
+    fn with_budget<T>(&self, act: impl FnOnce(&mut Budget) -> T) -> T {
+        act(&mut self.budget.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn with_breaker<T>(&self, act: impl FnOnce(&mut Breaker) -> T) -> T {

@@ -234,6 +234,8 @@ pub(crate) fn told(decision: &Decision, name_of: impl Fn(DateTime<Utc>) -> Strin
             let wake_by = wake_by.map_or_else(String::new, |moment| format!(", wake by {}", name_of(moment)));
             format!("stay {code}, {pace}{wake_by}")
         }
+        Decision::Leave { retry_after_ms: Some(ms) } => format!("leave as it is for {ms} ms"),
+        Decision::Leave { retry_after_ms: None } => "leave as it is".to_owned(),
         Decision::Follow(action) => format!("at once {}", action.as_str()),
         Decision::Hold(reason) => format!("HOLD {}", reason.as_str()),
         Decision::Reload => "reload".to_owned(),

@@ -22,13 +22,13 @@ refusals!(Refusals: InvalidParameter, Unauthenticated, Forbidden, FlowNotFound, 
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Advanced)]
 pub(super) struct AdvancedView {
-    /// `TERMINAL`, `HELD`, `WAITING`, `BUDGET_SPENT`, `OVERTAKEN` or `CONTRADICTED`.
+    /// `TERMINAL`, `HELD`, `WAITING`, `GATE_CLOSED`, `BUDGET_SPENT`, `OVERTAKEN` or `CONTRADICTED`.
     end: &'static str,
     /// Whether the state changed.
     moved: bool,
     /// Steps taken.
     steps: u32,
-    /// When waiting: due again after so many milliseconds.
+    /// When waiting: tried again after so many milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_in_ms: Option<u64>,
     /// The flow afterwards.
@@ -41,6 +41,7 @@ impl AdvancedView {
             End::Terminal => ("TERMINAL", None),
             End::Held => ("HELD", None),
             End::Waiting { next_in_ms } => ("WAITING", Some(next_in_ms)),
+            End::GateClosed { retry_in_ms } => ("GATE_CLOSED", Some(retry_in_ms)),
             End::BudgetSpent => ("BUDGET_SPENT", None),
             End::Overtaken => ("OVERTAKEN", None),
             End::Contradicted => ("CONTRADICTED", None),

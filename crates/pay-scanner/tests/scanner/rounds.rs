@@ -10,7 +10,13 @@ use tokio_util::sync::CancellationToken;
 
 fn assert_adds_up(report: &RoundReport) {
     let tally = report.tally;
-    let became = tally.advanced + tally.repeated + tally.overtaken + tally.held + tally.failed + tally.left;
+    let became = tally.advanced
+        + tally.repeated
+        + tally.overtaken
+        + tally.held
+        + tally.failed
+        + tally.left
+        + tally.gate_closed;
     assert_eq!(tally.seen, became, "{report:?}");
 }
 
