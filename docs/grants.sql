@@ -42,3 +42,13 @@ GRANT SELECT, UPDATE (next_id) ON `pay`.`flow_id_block` TO 'pay_run'@'%';
 GRANT SELECT ON `pay`.`_sqlx_migrations` TO 'pay_run'@'%';
 
 GRANT EXECUTE ON FUNCTION `pay`.`flow_guard_triggers` TO 'pay_run'@'%';
+
+-- Notifications: triggers write the rows and the attempts; the service says who is to be told, and what became of each.
+GRANT SELECT, INSERT, UPDATE (is_enabled, update_time) ON `pay`.`pay_notify_caller` TO 'pay_run'@'%';
+
+GRANT SELECT, UPDATE (
+    delivery, next_attempt_time, attempts, tries, claim_token, last_answer, last_http_status, last_latency_ms,
+    last_attempt_at, delivered_at, resent_at, resent_by
+  ) ON `pay`.`pay_outbox` TO 'pay_run'@'%';
+
+GRANT SELECT ON `pay`.`pay_outbox_attempt` TO 'pay_run'@'%';

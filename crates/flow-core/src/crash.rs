@@ -57,6 +57,7 @@ spots! {
     Fact = "call.fact", "Reads the business record.";
     Refund = "call.refund", "Pays back.";
     QueryRefund = "call.query_refund", "Asks the wallet about a refund.";
+    Notify = "call.notify", "Tells an application of its flow.";
 
     TakeBlock = "write.take_block", "Takes a block of flow ids.";
     BlockStart = "write.block_start", "Reads where the block begins.";
@@ -79,6 +80,16 @@ spots! {
     Events = "read.events", "Reads the audit log.";
     Find = "read.find", "Finds flows for people.";
     Ready = "read.ready", "Looks whether the database can be used.";
+
+    OutboxCallers = "outbox.callers", "Says who is told of flows.";
+    OutboxDue = "outbox.due", "Lists what is due for a receiver.";
+    OutboxClaim = "outbox.claim", "Claims it.";
+    OutboxClaimed = "outbox.claimed", "Reads what was claimed.";
+    OutboxSettle = "outbox.settle", "Writes what became of a notification.";
+    OutboxResend = "outbox.resend", "Makes a notification due again.";
+    OutboxFind = "outbox.find", "Finds notifications for people.";
+    OutboxAttempts = "outbox.attempts", "Reads the log of attempts.";
+    OutboxSummary = "outbox.summary", "Counts what is owed.";
 
     LeaseSchema = "lease.schema", "Reads the name that the sweep's lock is made of.";
     LeaseTake = "lease.take", "Takes the sweep's lock.";

@@ -23,6 +23,7 @@ pub mod downstream;
 pub mod flow;
 pub mod ids;
 pub mod money;
+pub mod notify;
 pub mod ports;
 pub mod retry;
 pub mod state;

@@ -5,6 +5,7 @@
 
 mod breaker;
 mod budget;
+mod receivers;
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -16,6 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use breaker::{Breaker, BreakerLimits, Pass};
 pub use budget::{Budget, BudgetLimits};
+pub use receivers::Receivers;
 
 use crate::answer::{Answered, Classified, NoAnswer, UnavailableCause};
 use crate::crash::{Spot, around};

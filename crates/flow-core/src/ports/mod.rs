@@ -5,12 +5,17 @@
 
 mod business;
 mod clock;
+mod outbox;
 mod store;
 mod wake;
 mod wallet;
 
 pub use business::{Business, Execution};
 pub use clock::{Clock, Jitter, SystemClock, SystemJitter};
+pub use outbox::{
+    ClaimPage, Claimed, DeliveryAttempt, NotifiedCaller, Outbox, OutboxFilter, OutboxPage, OutboxRow,
+    OutboxSummary, Receiver, Resent, Settled, Settlement,
+};
 pub use store::{
     Bound, CasOutcome, CasWrite, Change, Created, FlowEvent, FlowFilter, FlowPage, FlowStore, KeyBinding,
     Lookup, NewFlow, PartitionLease, RequestRecord, ScanPage, Seen, StateSummary, StoreError, WriteEvidence,

@@ -16,6 +16,7 @@ mod ids;
 mod lease;
 mod migrate;
 mod options;
+mod outbox;
 mod queue;
 mod reads;
 mod rows;

@@ -94,6 +94,21 @@ impl Reader {
         }
     }
 
+    /// Runs one write that goes past the queue, in a task of its own, between the crash points of its spot. Once only: a
+    /// connection that was lost on the way leaves its outcome unknown.
+    pub(super) async fn run_once<T, R>(&self, spot: Spot, write: R) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        R: for<'c> Fn(&'c mut MySqlConnection) -> Reading<'c, T> + Send + Sync + 'static,
+    {
+        let (pool, limit) = (self.pool.clone(), self.limit);
+        let task = tokio::spawn(async move { attempt(&pool, limit, spot, &write).await });
+        match task.await {
+            Ok(written) => written.map_err(Attempt::of_write),
+            Err(_) => Err(StoreError::OutcomeUnknown),
+        }
+    }
+
     fn seen_now(&self, row: &FlowRow) -> Result<DateTime<Utc>, StoreError> {
         let now = rows::db_now(row)?;
         self.clock.seen(now);
@@ -273,6 +288,15 @@ enum Attempt {
 }
 
 impl Attempt {
+    fn of_write(self) -> StoreError {
+        match self {
+            Attempt::Dead(error) => Failure::ConnectionLost(error).of_write(),
+            Attempt::NotConnected(error) => not_connected(&error),
+            Attempt::TooLong => StoreError::OutcomeUnknown,
+            Attempt::Failed(failure) => failure.of_write(),
+        }
+    }
+
     fn into_store_error(self) -> StoreError {
         match self {
             Attempt::Dead(error) => Failure::ConnectionLost(error).of_read(),

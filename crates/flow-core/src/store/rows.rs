@@ -60,7 +60,7 @@ pub(super) struct FlowRow {
 
 /// Checks values of one row; remembers which row, for the error.
 #[derive(Clone, Copy)]
-struct Row(i64);
+pub(super) struct Row(pub(super) i64);
 
 impl Row {
     fn corrupt(self, column: &'static str) -> StoreError {
@@ -68,7 +68,7 @@ impl Row {
         StoreError::Corrupt { flow_id: self.0, column }
     }
 
-    fn need<T>(self, column: &'static str, value: Option<T>) -> Result<T, StoreError> {
+    pub(super) fn need<T>(self, column: &'static str, value: Option<T>) -> Result<T, StoreError> {
         value.ok_or_else(|| self.corrupt(column))
     }
 
@@ -76,7 +76,7 @@ impl Row {
         self.need(column, value).map(|time| time.and_utc())
     }
 
-    fn text<T>(
+    pub(super) fn text<T>(
         self,
         column: &'static str,
         value: Option<String>,
@@ -94,7 +94,7 @@ impl Row {
         value.map(|text| parse(text).map_err(|_| self.corrupt(column))).transpose()
     }
 
-    fn word<T>(
+    pub(super) fn word<T>(
         self,
         column: &'static str,
         value: Option<String>,
@@ -104,7 +104,7 @@ impl Row {
         self.need(column, parse(&text))
     }
 
-    fn count<N: TryInto<T>, T>(self, column: &'static str, value: Option<N>) -> Result<T, StoreError> {
+    pub(super) fn count<N: TryInto<T>, T>(self, column: &'static str, value: Option<N>) -> Result<T, StoreError> {
         self.need(column, self.need(column, value)?.try_into().ok())
     }
 }
