@@ -43,7 +43,7 @@ GRANT SELECT ON `pay`.`_sqlx_migrations` TO 'pay_run'@'%';
 
 GRANT EXECUTE ON FUNCTION `pay`.`flow_guard_triggers` TO 'pay_run'@'%';
 
--- Notifications: triggers write the rows and the attempts; the service says who is to be told, and what became of each.
+-- Notifications: triggers write the rows and the attempts. The service says who is to be told, and what became of each.
 GRANT SELECT, INSERT, UPDATE (is_enabled, update_time) ON `pay`.`pay_notify_caller` TO 'pay_run'@'%';
 
 GRANT SELECT, UPDATE (

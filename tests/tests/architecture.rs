@@ -47,7 +47,7 @@ const TECHNOLOGY: [(&str, &[&str]); 5] = [
 const CORE_RULES: [(&[&str], &[&str]); 5] = [
     // Decisions are pure: no database, runtime, HTTP, clock, chance, log or metric.
     (
-        &["state", "ids", "money", "flow", "answer", "decide", "retry", "cas"],
+        &["state", "ids", "money", "flow", "answer", "decide", "retry", "cas", "notify"],
         &[
             "sqlx",
             "tokio",

@@ -140,7 +140,7 @@ impl Transport {
 
 /// For plain HTTP no trust roots are loaded: it must work where none are installed. As redirects are not followed,
 /// such a client never speaks TLS.
-fn with_trust_roots(builder: ClientBuilder, base_url: &Url) -> ClientBuilder {
+pub(crate) fn with_trust_roots(builder: ClientBuilder, base_url: &Url) -> ClientBuilder {
     if base_url.scheme() == "https" { builder } else { builder.tls_certs_only([]) }
 }
 
@@ -156,12 +156,12 @@ fn url_of(base_url: &Url, path: &[&str], query: &[(&str, &str)]) -> Url {
     url
 }
 
-fn header_text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
+pub(crate) fn header_text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
     headers.get(name)?.to_str().ok()
 }
 
 /// `Retry-After` as a number of seconds; the other form, a date, would need their clock.
-fn whole_seconds_ms(text: &str) -> Option<u64> {
+pub(crate) fn whole_seconds_ms(text: &str) -> Option<u64> {
     text.trim().parse::<u64>().ok().map(|seconds| seconds.saturating_mul(1000))
 }
 

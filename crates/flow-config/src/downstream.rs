@@ -99,14 +99,39 @@ impl TransportConfig {
 }
 
 impl LimitsConfig {
+    /// What a wallet or a business system bears unless the operator says otherwise.
+    const DOWNSTREAM: LimitsConfig = LimitsConfig {
+        max_concurrent_calls: 128,
+        calls_per_s: 2_000,
+        burst_calls: 200,
+        queue_wait_ms: 100,
+        breaker_failures: 10,
+        breaker_open_ms: 1_000,
+        breaker_max_open_ms: 30_000,
+    };
+    /// The same for an application that is told of its payments.
+    pub(crate) const RECEIVER: LimitsConfig = LimitsConfig {
+        max_concurrent_calls: 8,
+        calls_per_s: 200,
+        burst_calls: 50,
+        queue_wait_ms: 1_000,
+        ..LimitsConfig::DOWNSTREAM
+    };
+
     pub(crate) fn read(table: &mut Table<'_>) -> Option<LimitsConfig> {
-        let max_concurrent_calls = table.whole_or("max_concurrent_calls", 128, 1..=10_000);
-        let calls_per_s = table.whole_or("calls_per_s", 2_000, 1..=1_000_000);
-        let burst_calls = table.whole_or("burst_calls", 200, 1..=1_000_000);
-        let queue_wait_ms = table.whole_or("queue_wait_ms", 100, 0..=60_000);
-        let breaker_failures = table.whole_or("breaker_failures", 10, 1..=100_000);
-        let breaker_open_ms = table.whole_or("breaker_open_ms", 1_000, 1..=3_600_000);
-        let breaker_max_open_ms = table.whole_or("breaker_max_open_ms", 30_000, 1..=3_600_000);
+        LimitsConfig::read_with(table, LimitsConfig::DOWNSTREAM)
+    }
+
+    pub(crate) fn read_with(table: &mut Table<'_>, or: LimitsConfig) -> Option<LimitsConfig> {
+        let max_concurrent_calls =
+            table.whole_or("max_concurrent_calls", or.max_concurrent_calls, 1..=10_000);
+        let calls_per_s = table.whole_or("calls_per_s", or.calls_per_s, 1..=1_000_000);
+        let burst_calls = table.whole_or("burst_calls", or.burst_calls, 1..=1_000_000);
+        let queue_wait_ms = table.whole_or("queue_wait_ms", or.queue_wait_ms, 0..=60_000);
+        let breaker_failures = table.whole_or("breaker_failures", or.breaker_failures, 1..=100_000);
+        let breaker_open_ms = table.whole_or("breaker_open_ms", or.breaker_open_ms, 1..=3_600_000);
+        let breaker_max_open_ms =
+            table.whole_or("breaker_max_open_ms", or.breaker_max_open_ms, 1..=3_600_000);
         Some(LimitsConfig {
             max_concurrent_calls: max_concurrent_calls?,
             calls_per_s: calls_per_s?,

@@ -11,6 +11,7 @@ mod database;
 mod downstream;
 mod layers;
 mod log;
+mod notifications;
 mod problems;
 mod reader;
 mod scanner;
@@ -30,6 +31,7 @@ pub use business::BusinessConfig;
 pub use database::DatabaseConfig;
 pub use downstream::{LimitsConfig, TransportConfig};
 pub use log::{LogConfig, LogFormat};
+pub use notifications::{ApplicationConfig, NotificationsConfig, SigningSecret};
 pub use problems::{ConfigError, Problem, Problems};
 pub use scanner::ScannerConfig;
 pub use scene::{AmountLimits, SceneConfig};
@@ -74,6 +76,8 @@ pub struct Config {
     pub api: ApiConfig,
     /// The scanner.
     pub scanner: ScannerConfig,
+    /// How applications are told of their payments.
+    pub notifications: NotificationsConfig,
     /// Logging.
     pub log: LogConfig,
 }
@@ -103,6 +107,7 @@ impl Config {
         let advance = root.section("advance", AdvanceConfig::read);
         let api = root.section("api", ApiConfig::read);
         let scanner = root.section("scanner", ScannerConfig::read);
+        let notifications = root.section("notifications", NotificationsConfig::read);
         let log = root.section("log", LogConfig::read);
         root.finish();
         let config = Config {
@@ -113,6 +118,7 @@ impl Config {
             advance: advance?,
             api: api?,
             scanner: scanner?,
+            notifications: notifications?,
             log: log?,
         };
         config.validate(problems);
@@ -132,6 +138,7 @@ impl Config {
             scene.validate(&format!("scenes.{name}"), self, problems);
         }
         self.api.validate(problems);
+        self.notifications.validate(problems);
         if self.scenes.is_empty() && problems.is_empty() {
             problems.note("scenes", "there must be at least one; without a scene no payment can be taken");
         }

@@ -248,6 +248,34 @@ impl<'p> Table<'p> {
         if self.rest.contains_key(key) { self.parsed(key).map(Some) } else { Some(None) }
     }
 
+    /// A list of texts that a type makes sense of; from the environment: separated by commas.
+    pub(crate) fn parsed_list<T: FromStr>(&mut self, key: &str) -> Option<Vec<T>> {
+        let value = self.take_required(key)?;
+        let parsed: Option<Vec<T>> = match &value.kind {
+            ValueKind::Array(items) => items
+                .iter()
+                .map(|item| match &item.kind {
+                    ValueKind::String(text) => text.parse().ok(),
+                    _ => None,
+                })
+                .collect(),
+            ValueKind::String(text) if is_from_environment(&value) => {
+                let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+                parts.map(|part| part.parse().ok()).collect()
+            }
+            _ => None,
+        };
+        if parsed.is_none() {
+            self.note_value(key, &value, "must be a list of texts, each as the comment in default.toml says");
+        }
+        parsed
+    }
+
+    /// Whether a key is given.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.rest.contains_key(key)
+    }
+
     /// A text that is never printed; must not be empty.
     pub(crate) fn secret(&mut self, key: &str) -> Option<Secret> {
         let value = self.take_required(key)?;

@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use axum::extract::FromRef;
 use flow_core::flow::Flow;
 use flow_core::ids::FlowId;
-use flow_core::ports::{Clock, FlowStore, StoreError};
+use flow_core::notify::EventId;
+use flow_core::ports::{Clock, FlowStore, Outbox, OutboxFilter, OutboxRow, StoreError};
 use pay_runtime::http::Readiness;
 use pay_runtime::wire::Ready;
 use tokio_util::sync::CancellationToken;
@@ -53,6 +54,8 @@ impl FromRef<Arc<Api>> for Ops {
 pub struct Api {
     /// The one shared truth.
     pub store: Arc<dyn FlowStore>,
+    /// What applications are still to be told.
+    pub outbox: Arc<dyn Outbox>,
     /// Work that outlives its request.
     pub work: Work,
     /// Who waits for what.
@@ -82,6 +85,16 @@ impl Api {
         let flow = self.store.load(flow_id).await?.value;
         flow.filter(|flow| caller.sees_only().is_none_or(|own| flow.caller == *own))
             .ok_or_else(|| Problem::no_such_flow().about(flow_id))
+    }
+
+    /// Reads a notification.
+    ///
+    /// # Errors
+    /// 404 for none; 503 without a database.
+    pub async fn notification(&self, id: EventId) -> Result<OutboxRow, Problem> {
+        let filter = OutboxFilter { id: Some(id), ..OutboxFilter::default() };
+        let found = self.outbox.find_notifications(&filter, None, 1).await?;
+        found.rows.into_iter().next().ok_or_else(Problem::no_such_notification)
     }
 
     /// The wait that a client gets, given the one it asks for, in milliseconds.

@@ -7,9 +7,11 @@
 //! - [`round`]: one sweep over every partition that can be had; [`report`]: what it came to.
 //! - [`summary`]: how many rows are open, and for how long.
 //! - [`daemon`]: rounds for ever.
+//! - [`notify`]: delivers what applications are to be told.
 
 pub mod advance;
 pub mod daemon;
+pub mod notify;
 mod partition;
 pub mod report;
 pub mod round;

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use flow_config::Config;
+use flow_core::downstream::Receivers;
 use flow_core::ports::SystemJitter;
 use pay_runtime::http::{HttpLimits, OpsService, bind, serve};
 use pay_runtime::metrics::Metrics;
 use pay_runtime::process::explain;
 use pay_runtime::shutdown::{self, Exit};
-use pay_runtime::wire::{Parts, Patience, Ready, WakeChoice, WireError, wire};
+use pay_runtime::wire::{Parts, Patience, Ready, WakeChoice, WireError, receivers, wire};
 use pay_scanner::advance::AdvanceDue;
+use pay_scanner::notify::{self, Notifier, NotifySettings};
 use pay_scanner::report::{PartitionEnd, RoundReport};
 use pay_scanner::round::{Sweep, SweepSettings};
 use pay_scanner::summary;
@@ -106,10 +108,10 @@ pub(crate) async fn daemon(config: Config) -> Exit {
     let server = tokio::spawn(serve(listener, ops, HttpLimits::from(&config.scanner), down.clone()));
     tokio::spawn(metrics.upkeep(down.clone()));
 
-    let exit = match wire(&config, WakeChoice::Nobody, Patience::Forever, &ready, &stop).await {
+    let exit = match start(&config, &ready, &stop).await {
         Err(WireError::Stopped) => Exit::Done,
-        Ok(parts) => {
-            rounds(&config, &parts, &stop).await;
+        Ok((parts, receivers)) => {
+            work(&config, &parts, receivers, &stop).await;
             parts.close(config.scanner.shutdown_drain_ms).await;
             Exit::Done
         }
@@ -126,20 +128,49 @@ pub(crate) async fn daemon(config: Config) -> Exit {
     exit
 }
 
-async fn rounds(config: &Config, parts: &Parts, stop: &CancellationToken) {
+async fn start(
+    config: &Config,
+    ready: &Ready,
+    stop: &CancellationToken,
+) -> Result<(Parts, Receivers), WireError> {
+    let receivers = receivers(&config.notifications)?;
+    let parts = wire(config, WakeChoice::Nobody, Patience::Forever, ready, stop).await?;
+    Ok((parts, receivers))
+}
+
+/// Rounds and deliveries, until told to stop and what was begun is finished.
+async fn work(config: &Config, parts: &Parts, receivers: Receivers, stop: &CancellationToken) {
     let attention_tries = config.advance.attention_after_tries;
     let interval_ms = config.scanner.summary_interval_ms;
     tokio::spawn(summary::run(Arc::clone(&parts.store), attention_tries, interval_ms, stop.clone()));
+    let told = receivers.callers().into_iter().map(|(caller, _)| caller).collect();
+    tokio::spawn(notify::summary::run(Arc::clone(&parts.outbox), told, interval_ms, stop.clone()));
 
     let sweep = sweep(config, parts);
-    let mut rounds =
-        Box::pin(pay_scanner::daemon::run(&sweep, &SystemJitter, config.scanner.round_interval_ms, stop));
+    let notifier = notifier(config, parts, receivers);
+    let rounds = pay_scanner::daemon::run(&sweep, &SystemJitter, config.scanner.round_interval_ms, stop);
+    let mut both = Box::pin(async { tokio::join!(rounds, notifier.run(stop)) });
     tokio::select! {
-        () = &mut rounds => {}
+        _ = &mut both => {}
         () = stop.cancelled() => {
-            shutdown::bounded(config.scanner.shutdown_drain_ms, "rows under way", rounds).await;
+            shutdown::bounded(config.scanner.shutdown_drain_ms, "rows under way", both).await;
         }
     }
+}
+
+fn notifier(config: &Config, parts: &Parts, receivers: Receivers) -> Arc<Notifier> {
+    let settings = NotifySettings {
+        claim_ms: config.notifications.claim_ms,
+        poll_interval_ms: config.notifications.poll_interval_ms,
+        retry: config.notifications.retry.clone(),
+    };
+    Arc::new(Notifier::new(
+        Arc::clone(&parts.outbox),
+        receivers,
+        Arc::clone(&parts.clock),
+        Arc::new(SystemJitter),
+        settings,
+    ))
 }
 
 fn failed(what: &str, error: &dyn std::error::Error) -> Exit {

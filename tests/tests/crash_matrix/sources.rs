@@ -18,12 +18,21 @@ const STATEMENTS: [&str; 7] = [
     ".execute_many(",
 ];
 
-/// What calls a wallet or a business system.
-const CALLS: [&str; 7] =
-    [".debit(&", ".query(&", ".close(&", ".refund(&", ".query_refund(&", ".execute(&", ".fact(&"];
+/// What calls a wallet, a business system or a receiver of notifications.
+const CALLS: [&str; 8] = [
+    ".debit(&",
+    ".query(&",
+    ".close(&",
+    ".refund(&",
+    ".query_refund(&",
+    ".execute(&",
+    ".fact(&",
+    "port.notify(",
+];
 
 /// What puts its argument between two points: the macro, and what takes a spot and uses the macro.
-const SHIELDS: [&str; 4] = ["around!(", ".run(", ".call_wallet(", ".call_business("];
+const SHIELDS: [&str; 6] =
+    ["around!(", ".run(", ".run_once(", ".call_wallet(", ".call_business(", "gate.call("];
 
 /// Files with statements that need no points, how many, and why.
 const EXEMPT: [(&str, usize, &str); 1] =
@@ -107,7 +116,7 @@ fn shields(code: &str) -> Vec<(Range<usize>, &'static str)> {
             let start = at + shield.len();
             let first = code[start..].trim_start();
             // Other things are called `run`, too.
-            let takes_spot = shield != ".run(" || first.starts_with("Spot::");
+            let takes_spot = ![".run(", ".run_once(", "gate.call("].contains(&shield) || first.starts_with("Spot::");
             if takes_spot {
                 found.push((start..closing(code, start), shield));
             }

@@ -1,9 +1,10 @@
-//! The suite that every store passes, here as the run-time account of `docs/grants.sql`: what it may do is enough.
+//! The suites that every store and every outbox pass, here as the run-time account of `docs/grants.sql`: what it may do is enough.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use flow_core::store::{MySqlStore, StoreOptions};
+use flow_testkit::conformance::outbox::{OutboxBench, OutboxFactory, Pass};
 use flow_testkit::conformance::store::{StoreBench, StoreFactory};
 
 use crate::harness::{Flavor, Schema};
@@ -21,10 +22,38 @@ impl StoreFactory for OnServer {
     }
 }
 
+struct RealTime;
+
+#[async_trait]
+impl Pass for RealTime {
+    async fn pass_ms(&self, ms: u64) {
+        tokio::time::sleep(std::time::Duration::from_millis(ms)).await;
+    }
+}
+
+#[async_trait]
+impl OutboxFactory for OnServer {
+    async fn fresh(&self) -> OutboxBench {
+        let mut schema = Schema::fresh(self.0).await.expect("asked for only where there is a server");
+        let url = schema.run_account_url().await;
+        let store = Arc::new(MySqlStore::connect(StoreOptions::new(url.clone())).await.unwrap());
+        let second = Arc::new(MySqlStore::connect(StoreOptions::new(url)).await.unwrap());
+        OutboxBench {
+            store: Arc::clone(&store) as _,
+            outbox: store,
+            second,
+            pass: Arc::new(RealTime),
+            keep: Box::new(schema),
+        }
+    }
+}
+
 mod mysql {
     flow_testkit::store_conformance!(super::OnServer(super::Flavor::MySql));
+    flow_testkit::outbox_conformance!(super::OnServer(super::Flavor::MySql));
 }
 
 mod mariadb {
     flow_testkit::store_conformance!(super::OnServer(super::Flavor::MariaDb));
+    flow_testkit::outbox_conformance!(super::OnServer(super::Flavor::MariaDb));
 }

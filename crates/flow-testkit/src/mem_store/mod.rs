@@ -4,6 +4,7 @@
 //! database can: surely nothing written, or perhaps written.
 
 mod lease;
+mod outbox;
 mod table;
 
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,7 +15,7 @@ use flow_core::flow::Flow;
 use flow_core::ids::{CallerId, FlowId, IdempotencyKey, Target, Version};
 use flow_core::ports::{
     Bound, CasOutcome, CasWrite, Created, FlowEvent, FlowFilter, FlowPage, FlowStore, KeyBinding, Lookup,
-    NewFlow, PartitionLease, ScanPage, Seen, StateSummary, StoreError,
+    NewFlow, OutboxRow, PartitionLease, ScanPage, Seen, StateSummary, StoreError,
 };
 
 use crate::clock::ManualClock;
@@ -48,6 +49,8 @@ pub enum StoreOp {
     Find,
     /// [`FlowStore::events`].
     Events,
+    /// Any method of [`flow_core::ports::Outbox`].
+    Outbox,
 }
 
 /// How a call fails.
@@ -127,6 +130,11 @@ impl MemStore {
     /// The audit log of one flow, past all scripts.
     pub fn events_of(&self, flow_id: FlowId) -> Vec<FlowEvent> {
         self.lock().events(flow_id, None, u32::MAX)
+    }
+
+    /// The outbox, newest flow first, past all scripts.
+    pub fn outbox_rows(&self) -> Vec<OutboxRow> {
+        self.lock().outbox.rows()
     }
 
     /// When the first row is due that is neither terminal nor held, past all scripts.

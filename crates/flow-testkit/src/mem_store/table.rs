@@ -13,6 +13,7 @@ use flow_core::ports::{
 };
 use flow_core::state::{Edge, State};
 
+use super::outbox::OutboxTable;
 use crate::mutants::Subject;
 
 /// Everything the database holds.
@@ -23,6 +24,7 @@ pub(super) struct Table {
     attempts: HashMap<Target, Vec<FlowId>>,
     keys: HashMap<(CallerId, IdempotencyKey), (Fingerprint, FlowId)>,
     events: BTreeMap<FlowId, Vec<FlowEvent>>,
+    pub(super) outbox: OutboxTable,
     last_id: i64,
     /// The shipped guards, unless a proof takes one away.
     subject: Subject,
@@ -147,6 +149,9 @@ impl Table {
 
     fn put(&mut self, next: Flow, event: FlowEvent) {
         self.events.entry(next.id).or_default().push(event);
+        if let Some(old) = self.flows.get(&next.id) {
+            self.outbox.written(old, &next);
+        }
         self.flows.insert(next.id, next);
     }
 

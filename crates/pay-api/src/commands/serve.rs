@@ -120,6 +120,7 @@ fn api(config: &Config, parts: &Parts, ops: Ops, stopping: CancellationToken) ->
     let clock: Arc<dyn Clock> = Arc::clone(&parts.clock);
     Api {
         store: Arc::clone(&parts.store),
+        outbox: Arc::clone(&parts.outbox),
         work,
         changes,
         keys: KeyRing::new(config.api.keys.clone()),

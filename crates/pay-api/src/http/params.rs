@@ -7,6 +7,7 @@ use std::sync::Arc;
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use flow_core::ids::FlowId;
+use flow_core::notify::EventId;
 use url::form_urlencoded;
 
 use super::request_id::RequestNotes;
@@ -30,6 +31,26 @@ impl FromRequestParts<Arc<Api>> for FlowIdParam {
             notes.note_flow(flow_id);
         }
         Ok(FlowIdParam(flow_id))
+    }
+}
+
+/// The event id in the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct EventIdParam(pub(crate) EventId);
+
+impl FromRequestParts<Arc<Api>> for EventIdParam {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<EventIdParam, Problem> {
+        let Path(text) = Path::<String>::from_request_parts(parts, api)
+            .await
+            .map_err(|_| Problem::parameter("event_id", "event_id is not UTF-8"))?;
+        let event_id =
+            text.parse::<EventId>().map_err(|error| Problem::parameter("event_id", error.to_string()))?;
+        if let Some(notes) = parts.extensions.get::<RequestNotes>() {
+            notes.note_flow(event_id.flow_id);
+        }
+        Ok(EventIdParam(event_id))
     }
 }
 

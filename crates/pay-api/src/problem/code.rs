@@ -32,6 +32,8 @@ pub enum Code {
     RouteNotFound,
     /// There is no such flow, or it is another application's.
     FlowNotFound,
+    /// There is no such notification.
+    NotificationNotFound,
     /// The resource exists, the method does not.
     MethodNotAllowed,
     /// The request did not arrive in time.
@@ -93,7 +95,7 @@ const fn meaning(status: StatusCode, retryable: bool, title: &'static str) -> Me
 
 impl Code {
     /// All codes, in the order of their statuses.
-    pub const ALL: [Code; 31] = [
+    pub const ALL: [Code; 32] = [
         Code::MalformedJson,
         Code::InvalidBody,
         Code::BodyUnreadable,
@@ -104,6 +106,7 @@ impl Code {
         Code::Forbidden,
         Code::RouteNotFound,
         Code::FlowNotFound,
+        Code::NotificationNotFound,
         Code::MethodNotAllowed,
         Code::RequestTimeout,
         Code::OpenAttemptDiffers,
@@ -143,6 +146,7 @@ impl Code {
             Code::Forbidden => meaning(S::FORBIDDEN, false, "The API key's role may not do this"),
             Code::RouteNotFound => meaning(S::NOT_FOUND, false, "No such resource"),
             Code::FlowNotFound => meaning(S::NOT_FOUND, false, "No such flow"),
+            Code::NotificationNotFound => meaning(S::NOT_FOUND, false, "No such notification"),
             Code::MethodNotAllowed => meaning(S::METHOD_NOT_ALLOWED, false, "No such method here"),
             Code::RequestTimeout => meaning(S::REQUEST_TIMEOUT, true, "The request took too long to arrive"),
             Code::OpenAttemptDiffers => meaning(S::CONFLICT, false, "An open attempt differs"),
@@ -182,6 +186,7 @@ impl Code {
             Code::Forbidden => "forbidden",
             Code::RouteNotFound => "route_not_found",
             Code::FlowNotFound => "flow_not_found",
+            Code::NotificationNotFound => "notification_not_found",
             Code::MethodNotAllowed => "method_not_allowed",
             Code::RequestTimeout => "request_timeout",
             Code::OpenAttemptDiffers => "open_attempt_differs",

@@ -51,6 +51,11 @@ impl Problem {
         Problem::new(Code::FlowNotFound, "no flow of yours has this id")
     }
 
+    /// No such notification.
+    pub fn no_such_notification() -> Problem {
+        Problem::new(Code::NotificationNotFound, "no notification has this event id")
+    }
+
     /// Names the offending place, as a path into the body (`money.amount`) or a parameter's or header's name.
     #[must_use]
     pub fn at(mut self, field: impl Into<Cow<'static, str>>) -> Problem {

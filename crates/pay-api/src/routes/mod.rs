@@ -8,12 +8,15 @@ mod create_payment;
 mod docs;
 mod get_flow;
 mod hold_flow;
+mod list_attempts;
 mod list_events;
 mod list_flows;
+mod list_notifications;
 mod openapi;
 mod ops;
 mod parameters;
 mod release_flow;
+mod resend_notification;
 mod starting;
 
 use std::sync::Arc;
@@ -44,6 +47,9 @@ fn all_routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(hold_flow::hold_flow))
         .routes(routes!(release_flow::release_flow))
         .routes(routes!(advance_flow::advance_flow))
+        .routes(routes!(list_notifications::list_notifications))
+        .routes(routes!(list_attempts::list_attempts))
+        .routes(routes!(resend_notification::resend_notification))
         .routes(routes!(ops::healthz))
         .routes(routes!(ops::readyz))
         .routes(routes!(ops::metrics))

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use flow_core::ids::{BizKey, CallerId, IdempotencyKey, Scene};
+use flow_core::notify::Delivery;
 use flow_core::state::State;
 use utoipa::openapi::path::{Operation, Parameter, PathItem};
 use utoipa::openapi::schema::{Schema, SchemaType, Type};
@@ -18,6 +19,7 @@ const DIGITS: &str = "0123456789abcdefghijklmnopqrstuvwxyz";
 const MAX_ID: &str = "9223372036854775807";
 const MAX_ID_BASE36: &str = "1y2p0ij32e8e7";
 const MAX_VERSION: &str = "18446744073709551615";
+const MAX_ATTEMPT: &str = "4294967295";
 
 /// Puts the forms into the document.
 pub(super) fn describe(document: &mut OpenApi) {
@@ -51,7 +53,13 @@ fn form(path: &str, parameter: &Parameter) -> Option<ObjectBuilder> {
     Some(match parameter.name.as_str() {
         "flow_id" | "user_id" => text(id_pattern()),
         "cursor" if path.ends_with("/events") => text(format!("^(?:0|{})$", up_to(MAX_VERSION, 10))),
+        "cursor" if path.ends_with("/attempts") => text(format!("^{}$", up_to(MAX_ATTEMPT, 10))),
+        "cursor" if path == "/notifications" => text(event_id()),
         "cursor" => text(id_pattern()),
+        "event_id" => text(event_id()),
+        "delivery" => Object::builder()
+            .schema_type(SchemaType::Type(Type::String))
+            .enum_values(Some(Delivery::ALL.iter().copied().map(Delivery::as_str))),
         "trade_order_no" => text(format!("^{}$", trade_order_no())),
         "refund_order_no" => text(format!("^r_{}$", trade_order_no())),
         "scene" => name(Scene::MAX_CHARS),
@@ -75,6 +83,10 @@ fn text(pattern: impl Into<String>) -> ObjectBuilder {
 
 fn id_pattern() -> String {
     format!("^{}$", up_to(MAX_ID, 10))
+}
+
+fn event_id() -> String {
+    format!("^evt_{0}_(?:0|{0})$", up_to(MAX_ID, 10))
 }
 
 fn trade_order_no() -> String {

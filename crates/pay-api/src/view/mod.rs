@@ -2,6 +2,8 @@
 
 mod event;
 mod flow;
+mod notification;
 
 pub use event::{EventPage, EventView};
 pub use flow::{FlowList, FlowView, Polling, rests};
+pub use notification::{AttemptPage, AttemptView, NotificationList, NotificationView};

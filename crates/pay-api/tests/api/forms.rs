@@ -7,7 +7,7 @@ use regex::Regex;
 use serde_json::Value;
 
 use crate::contract::document;
-use crate::harness::{Harness, SHOP};
+use crate::harness::{Harness, OPERATOR, SHOP};
 
 /// Where a parameter goes in a request.
 struct Place {
@@ -45,9 +45,10 @@ impl Place {
     fn uri(&self, text: &str) -> String {
         let encoded: String = url::form_urlencoded::byte_serialize(text.as_bytes()).collect();
         if self.path.contains(&format!("{{{}}}", self.name)) {
-            return self.path.replace("{flow_id}", &encoded.replace('+', "%20"));
+            return self.path.replace(&format!("{{{}}}", self.name), &encoded.replace('+', "%20"));
         }
-        format!("{}?{}={encoded}", self.path.replace("{flow_id}", "1"), self.name)
+        let path = self.path.replace("{flow_id}", "1").replace("{event_id}", "evt_1_1");
+        format!("{path}?{}={encoded}", self.name)
     }
 }
 
@@ -59,6 +60,8 @@ fn texts() -> impl Strategy<Value = String> {
         "42949672[89][0-9]",
         "(r_)?h2r_[0-9a-zA-Z]{1,14}_[0-9a-z]{1,14}",
         "(r_)?h2r_1y2p0ij32e8e[0-9a-z]_1y2p0[h-k]j32e8e7",
+        "evt_[0-9]{1,20}_[0-9]{1,20}",
+        "evt_92233720368547758[0-9]{2}_92233720368547758[0-9]{2}",
         "[ -~]{1,12}",
         "[A-Za-z0-9_.-]{30,66}",
         "[!-~]{158,162}",
@@ -70,7 +73,10 @@ fn texts() -> impl Strategy<Value = String> {
             "PAYED",
             "BIZ_SUCCESS",
             "REFUNDING",
-            "REFUNDED"
+            "REFUNDED",
+            "PENDING",
+            "DELIVERED",
+            "DEAD"
         ])
         .prop_map(str::to_owned),
     ]
@@ -104,7 +110,11 @@ fn every_parameter_is_read_as_the_document_says() {
         "cursor",
     ];
     places.extend(of_list.map(|name| Place::of(&document, flows, name)));
+    let (told, attempts) = ("/notifications", "/notifications/{event_id}/attempts");
+    places.extend(["delivery", "caller", "limit", "cursor"].map(|name| Place::of(&document, told, name)));
+    places.extend(["event_id", "limit", "cursor"].map(|name| Place::of(&document, attempts, name)));
     for place in places {
+        let key = if place.path.starts_with("/notifications") { OPERATOR } else { SHOP };
         let mut runner = TestRunner::new(ProptestConfig {
             cases: 400,
             failure_persistence: None,
@@ -113,7 +123,7 @@ fn every_parameter_is_read_as_the_document_says() {
         let outcome = runner.run(&texts(), |text| {
             // A path's "." and ".." are not its own.
             prop_assume!(!text.chars().all(|c| c == '.'));
-            let reply = runtime.block_on(harness.get(SHOP, &place.uri(&text)));
+            let reply = runtime.block_on(harness.get(key, &place.uri(&text)));
             let refused = reply.status == 400 && reply.body["field"] == place.name;
             prop_assert_eq!(!refused, place.allows(&text), "{} {:?}: {:#}", place.name, text, reply.body);
             Ok(())

@@ -151,6 +151,7 @@ impl Harness {
         let stopping = CancellationToken::new();
         let api = Arc::new(Api {
             store: shared,
+            outbox: Arc::new(store.clone()),
             work,
             changes,
             keys: KeyRing::new(keys(&clock)),

@@ -9,6 +9,7 @@ mod create;
 mod downstreams;
 mod forms;
 mod harness;
+mod notifications;
 mod observed;
 mod outages;
 mod people;

@@ -14,8 +14,8 @@ use crate::process::explain;
 use crate::shutdown::Exit;
 
 /// Pauses between tries: the first, and the longest.
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(250);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Why the database cannot be used.
 #[derive(Debug, thiserror::Error)]

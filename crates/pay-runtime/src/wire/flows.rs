@@ -55,7 +55,7 @@ pub(super) fn downstreams(config: &Config, clock: Arc<dyn Clock>) -> Result<Down
     Ok(builder.build())
 }
 
-fn limits(config: &LimitsConfig) -> Limits {
+pub(super) fn limits(config: &LimitsConfig) -> Limits {
     Limits {
         max_concurrent_calls: config.max_concurrent_calls,
         queue_wait_ms: config.queue_wait_ms,

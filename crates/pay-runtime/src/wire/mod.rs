@@ -6,6 +6,7 @@
 
 mod database;
 mod flows;
+mod notify;
 mod ready;
 
 use std::sync::Arc;
@@ -14,12 +15,13 @@ use std::time::Duration;
 use flow_adapters::{NoWake, Timer, TimerDriver, TimerOptions};
 use flow_config::Config;
 use flow_core::advance::Advancer;
-use flow_core::ports::{Clock, FlowStore, SystemClock, SystemJitter, WakeQueue};
+use flow_core::ports::{Clock, FlowStore, Outbox, StoreError, SystemClock, SystemJitter, WakeQueue};
 use flow_core::store::MySqlStore;
 use tokio_util::sync::CancellationToken;
 
 pub use database::{DatabaseError, Insisted};
 pub use flows::DownstreamError;
+pub use notify::{ReceiverError, receivers};
 pub use ready::Ready;
 
 use crate::shutdown::Exit;
@@ -46,6 +48,8 @@ pub enum Patience {
 pub struct Parts {
     /// The one shared truth.
     pub store: Arc<dyn FlowStore>,
+    /// What applications are still to be told.
+    pub outbox: Arc<dyn Outbox>,
     /// The only writer of states.
     pub advancer: Arc<Advancer>,
     /// The clock that both of them use.
@@ -61,6 +65,12 @@ pub enum WireError {
     /// A client could not be made.
     #[error(transparent)]
     Downstream(#[from] DownstreamError),
+    /// A client for an application could not be made.
+    #[error(transparent)]
+    Receiver(#[from] ReceiverError),
+    /// The database does not take who is to be told.
+    #[error("the applications of [notifications] could not be written to the database; nothing was started")]
+    Callers(#[source] StoreError),
     /// The database cannot be used.
     #[error(transparent)]
     Database(#[from] DatabaseError),
@@ -73,7 +83,8 @@ impl WireError {
     /// How the process is to end.
     pub const fn exit(&self) -> Exit {
         match self {
-            WireError::Downstream(_) => Exit::BadConfig,
+            WireError::Downstream(_) | WireError::Receiver(_) => Exit::BadConfig,
+            WireError::Callers(_) => Exit::Failed,
             WireError::Database(error) => error.exit(),
             WireError::Stopped => Exit::Done,
         }
@@ -94,6 +105,8 @@ pub async fn wire(
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let downstreams = flows::downstreams(config, Arc::clone(&clock))?;
     let mysql = Arc::new(database::connect(&config.database, patience, ready, stop).await?);
+    let outbox: Arc<dyn Outbox> = mysql.clone();
+    notify::name_callers(&*outbox, &config.notifications, patience, ready, stop).await?;
     ready.look_at(Arc::clone(&mysql));
 
     let (wake, timer): (Arc<dyn WakeQueue>, Option<TimerDriver>) = match wake {
@@ -112,7 +125,7 @@ pub async fn wire(
         Arc::new(SystemJitter),
         flows::advance_settings(&config.advance),
     );
-    Ok(Parts { store, advancer: Arc::new(advancer), clock, timer, mysql })
+    Ok(Parts { store, outbox, advancer: Arc::new(advancer), clock, timer, mysql })
 }
 
 impl Parts {

@@ -4,6 +4,7 @@
 
 mod convergence;
 mod daemon;
+mod notify;
 mod rig;
 mod rounds;
 mod summary;

@@ -5,7 +5,7 @@ mod create;
 mod find;
 mod race;
 mod scan;
-mod steps;
+pub(in crate::conformance) mod steps;
 
 use std::any::Any;
 use std::sync::Arc;

@@ -14,24 +14,24 @@ use flow_core::state::State;
 use super::{StoreBench, StoreFactory};
 use crate::samples;
 
-pub(super) type Store = Arc<dyn FlowStore>;
+pub(in crate::conformance) type Store = Arc<dyn FlowStore>;
 
 /// An empty store; the bench is returned to be kept.
-pub(super) async fn fresh(factory: &dyn StoreFactory) -> (Store, StoreBench) {
+pub(in crate::conformance) async fn fresh(factory: &dyn StoreFactory) -> (Store, StoreBench) {
     let bench = factory.fresh().await;
     (Arc::clone(&bench.store), bench)
 }
 
-pub(super) async fn now(store: &Store) -> DateTime<Utc> {
+pub(in crate::conformance) async fn now(store: &Store) -> DateTime<Utc> {
     store.now().await.expect("the database tells its time")
 }
 
 /// A first attempt by number, with a deadline ten minutes ahead.
-pub(super) async fn new_flow(store: &Store, number: i64) -> NewFlow {
+pub(in crate::conformance) async fn new_flow(store: &Store, number: i64) -> NewFlow {
     samples::new_flow(number, now(store).await + TimeDelta::minutes(10))
 }
 
-pub(super) async fn create(store: &Store, new: NewFlow) -> Flow {
+pub(in crate::conformance) async fn create(store: &Store, new: NewFlow) -> Flow {
     match store.create(new).await.expect("the store is up") {
         // Read back: a store may estimate the times that a creation returns.
         Created::Inserted(seen) => load(store, seen.value.id).await,
@@ -42,19 +42,19 @@ pub(super) async fn create(store: &Store, new: NewFlow) -> Flow {
 }
 
 /// A row by number, in `WAIT_PAY`.
-pub(super) async fn created(store: &Store, number: i64) -> Flow {
+pub(in crate::conformance) async fn created(store: &Store, number: i64) -> Flow {
     let new = new_flow(store, number).await;
     create(store, new).await
 }
 
 /// A row by number, brought to a state over legal edges.
-pub(super) async fn created_in(store: &Store, number: i64, state: State) -> Flow {
+pub(in crate::conformance) async fn created_in(store: &Store, number: i64, state: State) -> Flow {
     let flow = created(store, number).await;
     bring(store, flow, state).await
 }
 
 /// Brings a row in `WAIT_PAY` to a state over legal edges.
-pub(super) async fn bring(store: &Store, flow: Flow, state: State) -> Flow {
+pub(in crate::conformance) async fn bring(store: &Store, flow: Flow, state: State) -> Flow {
     let mut flow = flow;
     for transition in path_to(&flow, state) {
         flow = apply(store, write(&flow, moved(transition))).await;
@@ -80,7 +80,7 @@ fn path_to(flow: &Flow, state: State) -> Vec<Transition> {
 }
 
 /// One of each transition.
-pub(super) fn transitions(flow: &Flow) -> [Transition; 6] {
+pub(in crate::conformance) fn transitions(flow: &Flow) -> [Transition; 6] {
     [
         Transition::EnterPaying,
         Transition::FailPayment(ErrorCode::clean("INSUFFICIENT_FUNDS")),
@@ -91,16 +91,16 @@ pub(super) fn transitions(flow: &Flow) -> [Transition; 6] {
     ]
 }
 
-pub(super) const fn moved(transition: Transition) -> Change {
+pub(in crate::conformance) const fn moved(transition: Transition) -> Change {
     Change::Move { transition, next_in_ms: 1_500 }
 }
 
-pub(super) fn rescheduled(retry_count: u32) -> Change {
+pub(in crate::conformance) fn rescheduled(retry_count: u32) -> Change {
     Change::Reschedule { next_in_ms: 2_000, retry_count, code: ErrorCode::clean("WALLET.PROCESSING") }
 }
 
 /// A write of the row as it is, with no more evidence than an entrance.
-pub(super) fn write(flow: &Flow, change: Change) -> CasWrite {
+pub(in crate::conformance) fn write(flow: &Flow, change: Change) -> CasWrite {
     CasWrite {
         flow_id: flow.id,
         from: flow.state,
@@ -112,7 +112,7 @@ pub(super) fn write(flow: &Flow, change: Change) -> CasWrite {
 
 /// Makes the write and compares the row, in every column, with what [`CasWrite::apply`] says of it. All times of one
 /// write are one moment of the database's clock.
-pub(super) async fn apply(store: &Store, write: CasWrite) -> Flow {
+pub(in crate::conformance) async fn apply(store: &Store, write: CasWrite) -> Flow {
     let before = load(store, write.flow_id).await;
     let from = now(store).await;
     let outcome = store.cas(write.clone()).await.expect("the store is up");
@@ -124,12 +124,12 @@ pub(super) async fn apply(store: &Store, write: CasWrite) -> Flow {
     after
 }
 
-pub(super) async fn load(store: &Store, flow_id: FlowId) -> Flow {
+pub(in crate::conformance) async fn load(store: &Store, flow_id: FlowId) -> Flow {
     store.load(flow_id).await.expect("the store is up").value.expect("the row exists")
 }
 
 /// The write must be refused by a guard, and neither row nor audit log may show it.
-pub(super) async fn refused(store: &Store, write: CasWrite) {
+pub(in crate::conformance) async fn refused(store: &Store, write: CasWrite) {
     let before = load(store, write.flow_id).await;
     let events_before = event_count(store, write.flow_id).await;
     match store.cas(write.clone()).await {
@@ -150,16 +150,16 @@ pub(super) async fn refused(store: &Store, write: CasWrite) {
     );
 }
 
-pub(super) async fn event_count(store: &Store, flow_id: FlowId) -> usize {
+pub(in crate::conformance) async fn event_count(store: &Store, flow_id: FlowId) -> usize {
     store.events(flow_id, None, 1_000).await.expect("the store is up").len()
 }
 
 /// The first page of the whole id space, of rows due `ahead_ms` from now.
-pub(super) async fn page(store: &Store, ahead_ms: i64) -> ScanPage {
+pub(in crate::conformance) async fn page(store: &Store, ahead_ms: i64) -> ScanPage {
     let due_by = now(store).await + TimeDelta::milliseconds(ahead_ms);
     ScanPage { partition: 0, partitions: 1, after_id: 0, due_by, limit_rows: 1_000 }
 }
 
-pub(super) async fn due(store: &Store, page: ScanPage) -> Vec<FlowId> {
+pub(in crate::conformance) async fn due(store: &Store, page: ScanPage) -> Vec<FlowId> {
     store.list_due_after(page).await.expect("the store is up")
 }
