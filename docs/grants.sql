@@ -44,7 +44,8 @@ GRANT SELECT ON `pay`.`_sqlx_migrations` TO 'pay_run'@'%';
 GRANT EXECUTE ON FUNCTION `pay`.`flow_guard_triggers` TO 'pay_run'@'%';
 
 -- Notifications: triggers write the rows and the attempts. The service says who is to be told, and what became of each.
-GRANT SELECT, INSERT, UPDATE (is_enabled, update_time) ON `pay`.`pay_notify_caller` TO 'pay_run'@'%';
+-- (MariaDB asks for UPDATE on every column where a row may be there already.)
+GRANT SELECT, INSERT, UPDATE ON `pay`.`pay_notify_caller` TO 'pay_run'@'%';
 
 GRANT SELECT, UPDATE (
     delivery, next_attempt_time, attempts, tries, claim_token, last_answer, last_http_status, last_latency_ms,

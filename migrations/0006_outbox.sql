@@ -67,13 +67,18 @@ BEGIN
   IF NEW.finished_at IS NOT NULL
     OR NOT (NEW.hold_since <=> OLD.hold_since AND NEW.hold_reason <=> OLD.hold_reason)
   THEN
-    INSERT INTO pay_outbox
-      (flow_id, version, caller_id, change_kind, flow_status, created_at, delivery, next_attempt_time)
-    SELECT NEW.id, NEW.version, NEW.caller_id,
-      CASE WHEN NEW.finished_at IS NOT NULL THEN 'ENDED' WHEN NEW.hold_reason IS NULL THEN 'RELEASED' ELSE 'HELD' END,
-      NEW.status, NEW.update_time, 'PENDING', UTC_TIMESTAMP(3)
-    FROM pay_notify_caller
-    WHERE caller_id = NEW.caller_id AND is_enabled = 1;
+    IF (SELECT is_enabled FROM pay_notify_caller WHERE caller_id = NEW.caller_id) = 1 THEN
+      INSERT INTO pay_outbox
+        (flow_id, version, caller_id, change_kind, flow_status, created_at, delivery, next_attempt_time)
+      VALUES
+        (NEW.id, NEW.version, NEW.caller_id,
+         CASE
+           WHEN NEW.finished_at IS NOT NULL THEN 'ENDED'
+           WHEN NEW.hold_reason IS NULL THEN 'RELEASED'
+           ELSE 'HELD'
+         END,
+         NEW.status, NEW.update_time, 'PENDING', UTC_TIMESTAMP(3));
+    END IF;
   END IF;
 END;
 

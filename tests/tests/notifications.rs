@@ -233,8 +233,8 @@ async fn a_change_and_its_notification_commit_together(flavor: Flavor) -> anyhow
     let open = site.client().pay("told-2", &body, Some(2)).await?;
     ensure!(open.status == 202, "{} {}", open.status, open.body);
     let flow_id = open.flow_id().to_owned();
-    let state = |sql: &str| site.database.texts(&format!("{sql} = {flow_id}"));
-    let now = state("SELECT status FROM internal_pay_flow WHERE id").await?;
+    let sql = format!("SELECT status FROM internal_pay_flow WHERE id = {flow_id}");
+    let now = site.database.texts(&sql).await?;
     ensure!(now == ["PAYED"], "charged, executed, and not ended: {now:?}");
     let by_hand = format!(
         "UPDATE internal_pay_flow SET status = 'BIZ_SUCCESS', finished_at = UTC_TIMESTAMP(3) WHERE id = {flow_id}"

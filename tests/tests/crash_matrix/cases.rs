@@ -83,6 +83,14 @@ pub(crate) enum Story {
     FindFlow,
     /// Readiness is asked for while a flow is under way.
     AskReady,
+    /// A payment has ended, and its application is to be told.
+    Told,
+    /// People look for notifications.
+    FindTold,
+    /// People look at a notification's attempts.
+    ReadAttempts,
+    /// An operator has a notification sent again.
+    Resend,
     /// A process starts while a flow is under way.
     Start,
     /// Several payments at one moment.
@@ -141,6 +149,7 @@ const START: &[At] = &[
     at(Spot::StartGuards),
     at(Spot::PoolSession),
     at(Spot::Now),
+    at(Spot::OutboxCallers),
 ];
 
 /// The whole matrix.
@@ -174,6 +183,9 @@ const ROWS: &[(Setup, Story, Victim, &[At])] = &[
     (Setup::NoTimer, Story::ReadEvents, Victim::Api, &[at(Spot::Events)]),
     (Setup::NoTimer, Story::FindFlow, Victim::Api, &[at(Spot::Find)]),
     (Setup::NoTimer, Story::AskReady, Victim::Api, &[at(Spot::Ready)]),
+    (Setup::NoTimer, Story::FindTold, Victim::Api, &[at(Spot::OutboxFind)]),
+    (Setup::NoTimer, Story::ReadAttempts, Victim::Api, &[at(Spot::OutboxAttempts)]),
+    (Setup::NoTimer, Story::Resend, Victim::Api, &[at(Spot::OutboxResend)]),
     (Setup::NoTimer, Story::Start, Victim::StartingApi, START),
 
     (Setup::NoTimer, Story::Start, Victim::StartingScanner, START),
@@ -195,6 +207,10 @@ const ROWS: &[(Setup, Story, Victim, &[At])] = &[
     ]),
     (Setup::NoTimer, Story::LateBusiness, Victim::Scanner, &[at(Spot::Refund)]),
     (Setup::NoTimer, Story::LateDebit, Victim::Scanner, &[at(Spot::Close)]),
+    (Setup::NoTimer, Story::Told, Victim::Scanner, &[
+        at(Spot::OutboxDue), at(Spot::OutboxClaim), at(Spot::OutboxClaimed), at(Spot::Notify), at(Spot::OutboxSettle),
+        at(Spot::OutboxSummary),
+    ]),
 
     (Setup::Timer, Story::LostDebit, Victim::Api, &[
         (Spot::Load, 1, "timer"), (Spot::Query, 1, "timer"), (Spot::CasOne, 3, "timer -> PAYED"),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use e2e::{Database, Flavor, Site};
+use e2e::{Database, Flavor, Receiver, Site};
 use xtask::stack::{Process, Profile, Tuning, wait_until};
 
 use super::cases::{Case, Setup, Victim};
@@ -23,6 +23,8 @@ pub(crate) const ORDER_FILE_VARIABLE: &str = "PAY_CRASH_FILE";
 pub(crate) struct Lane {
     pub(crate) site: Site,
     pub(crate) setup: Setup,
+    /// The application `shop`, where it is told.
+    pub(crate) receiver: Receiver,
     /// Users are the lane's own and never used twice.
     next_user: u64,
     orders: u32,
@@ -31,7 +33,9 @@ pub(crate) struct Lane {
 
 impl Lane {
     pub(crate) async fn open(flavor: Flavor, setup: Setup, name: &str) -> anyhow::Result<Lane> {
+        let receiver = Receiver::start().await?;
         let tuning = Tuning {
+            extra: notifications(&receiver),
             retry_ms: vec![150],
             claim_ms: 300,
             postpone_spread_ms: 50,
@@ -61,7 +65,7 @@ impl Lane {
         ]);
         site.stack.start_api().await?;
         site.stack.start_scanner().await?;
-        Ok(Lane { site, setup, next_user: 1, orders: 0, scanner_is_paused: false })
+        Ok(Lane { site, setup, receiver, next_user: 1, orders: 0, scanner_is_paused: false })
     }
 
     /// A user that nobody has used.
@@ -193,6 +197,17 @@ impl Lane {
             Victim::Scanner | Victim::StartingScanner => self.site.stack.scanner_process(0),
         }
     }
+}
+
+/// Claims that run out soon: what a dead scanner held is waited for in every case.
+fn notifications(receiver: &Receiver) -> String {
+    format!(
+        "\n[notifications]\nclaim_ms = 1500\npoll_interval_ms = 50\nretry_ms = [100, 100, 100]\n\
+         allow_private_targets = true\n\n[notifications.applications.shop]\nurl = \"{}\"\n\
+         secret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"\ntimeout_ms = 300\nconnect_timeout_ms = 200\n\
+         queue_wait_ms = 100\nbreaker_failures = 1000\n",
+        receiver.url()
+    )
 }
 
 fn order_file(site: &Site, extension: &str) -> PathBuf {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use futures_util::future::join_all;
-use sqlx::{Connection as _, MySqlConnection};
+use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection};
 use xtask::stack::{Patience, wait_until};
 
 use super::cases::{Case, Setup, Victim};
@@ -133,6 +133,7 @@ async fn converge(lane: &mut Lane, case: &Case, play: &Play) -> anyhow::Result<L
     ensure!(flows.iter().all(|flow| flow.status == play.ending.status), "ended otherwise: {flows:?}");
     lane.site.sim().clear_faults().await?;
     check(lane, &mut root, play).await?;
+    told(lane, &mut root, play).await?;
     let found = observe::found(&mut root, &left, &flows).await?;
     let took = observe::took(&mut root, &left, &flows).await?;
     root.close().await?;
@@ -151,6 +152,28 @@ async fn rest(root: &mut MySqlConnection, play: &Play) -> anyhow::Result<Vec<Fou
             return Ok(flows);
         }
         ensure!(!patience.is_over(), "not at rest after {CONVERGED:?}: {flows:?}");
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Every end has its notification, and the application accepts it, once by its id. What a dead scanner had claimed is
+/// sent when the claim has run out.
+async fn told(lane: &Lane, root: &mut MySqlConnection, play: &Play) -> anyhow::Result<()> {
+    let users = play.users.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+    let events = format!(
+        "SELECT CONCAT('evt_', f.id, '_', f.version), COALESCE(o.delivery, 'MISSING') FROM internal_pay_flow f
+         LEFT JOIN pay_outbox o ON o.flow_id = f.id AND o.version = f.version WHERE f.user_id IN ({users})"
+    );
+    let patience = Patience::of(CONVERGED);
+    loop {
+        let rows: Vec<(String, String)> = sqlx::query_as(AssertSqlSafe(events.as_str())).fetch_all(&mut *root).await?;
+        ensure!(rows.iter().all(|(_, delivery)| delivery != "MISSING"), "an end without its notification: {rows:?}");
+        if rows.iter().all(|(_, delivery)| delivery == "DELIVERED") {
+            let accepted = lane.receiver.accepted();
+            ensure!(rows.iter().all(|(id, _)| accepted.contains_key(id)), "delivered to nobody: {rows:?}");
+            return Ok(());
+        }
+        ensure!(!patience.is_over(), "not told after {CONVERGED:?}: {rows:?}");
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }
@@ -176,6 +199,7 @@ async fn check(lane: &Lane, root: &mut MySqlConnection, play: &Play) -> anyhow::
             Request::Cancel { .. }
             | Request::Hold { .. }
             | Request::Release { .. }
+            | Request::Resend { .. }
             | Request::Look { .. } => None,
         })
         .collect();

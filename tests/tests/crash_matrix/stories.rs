@@ -27,6 +27,7 @@ pub(crate) enum Request {
     Cancel { flow_id: String },
     Hold { flow_id: String },
     Release { flow_id: String },
+    Resend { event_id: String },
     Look { path: String },
 }
 
@@ -136,6 +137,20 @@ pub(crate) async fn prepare(lane: &mut Lane, case: &Case) -> anyhow::Result<Play
         }
         Story::FindFlow => looked_at(lane, user, |_| format!("/payment-flows?user_id={user}")).await,
         Story::AskReady => looked_at(lane, user, |_| "/readyz".to_owned()).await,
+        Story::Told => ended(lane, user).await.map(|_| Play::of(user, SUCCESS)),
+        Story::FindTold => {
+            ended(lane, user).await?;
+            let path = "/notifications?delivery=PENDING".to_owned();
+            Ok(Play::of(user, SUCCESS).with(Request::Look { path }))
+        }
+        Story::ReadAttempts => {
+            let path = format!("/notifications/{}/attempts", ended(lane, user).await?);
+            Ok(Play::of(user, SUCCESS).with(Request::Look { path }))
+        }
+        Story::Resend => {
+            let event_id = ended(lane, user).await?;
+            Ok(Play::of(user, SUCCESS).with(Request::Resend { event_id }))
+        }
         Story::Start => {
             stuck(lane, user, lost_debit(user)).await?;
             Ok(Play::of(user, SUCCESS))
@@ -206,6 +221,13 @@ async fn payment(lane: &Lane, case: &Case, user: u64, course: Course) -> anyhow:
     send(lane, &request, 0).await?;
     at_version(lane, user, 2).await?;
     Ok(play)
+}
+
+/// A payment that has ended while nobody delivers; the id of its notification.
+async fn ended(lane: &Lane, user: u64) -> anyhow::Result<String> {
+    let reply = send(lane, &pay(user, "first", FAR_MS), WAITING_S).await?;
+    ensure!(reply.status_word() == SUCCESS.status, "not ended: {}", reply.body);
+    Ok(format!("evt_{}_{}", reply.flow_id(), reply.body["version"]))
 }
 
 /// A flow under way while somebody looks.
@@ -329,6 +351,7 @@ pub(crate) async fn send(lane: &Lane, request: &Request, wait_s: u32) -> anyhow:
         Request::Cancel { flow_id } => client.post(&format!("/payment-flows/{flow_id}/cancel")).await?,
         Request::Hold { flow_id } => operator.post(&format!("/payment-flows/{flow_id}/hold")).await?,
         Request::Release { flow_id } => operator.post(&format!("/payment-flows/{flow_id}/release")).await?,
+        Request::Resend { event_id } => operator.post(&format!("/notifications/{event_id}/resend")).await?,
         Request::Look { path } => lane.site.on_call().get(path).await?,
     };
     // An operator who was not answered and asks again may find that all is over.
