@@ -10,8 +10,8 @@ use flow_core::cas::{CasWrite, Change, WriteEvidence};
 use flow_core::flow::{Flow, Trigger};
 use flow_core::ids::{CallerId, FlowId, IdempotencyKey, Target, Version};
 use flow_core::ports::{
-    Bound, CasOutcome, Created, FlowEvent, FlowFilter, FlowPage, FlowStore, KeyBinding, Lookup, NewFlow,
-    PartitionLease, ScanPage, Seen, StateSummary, StoreError,
+    Bound, CasOutcome, Created, DueFlow, FlowEvent, FlowFilter, FlowPage, FlowStore, KeyBinding, Lookup,
+    NewFlow, PartitionLease, ScanPage, Seen, StateSummary, StoreError,
 };
 use flow_testkit::mem_store::{StoreFault, StoreOp};
 
@@ -234,7 +234,7 @@ impl FlowStore for Statements {
         mind::write_heard(site, heard)
     }
 
-    async fn list_due_after(&self, page: ScanPage) -> Result<Vec<FlowId>, StoreError> {
+    async fn list_due_after(&self, page: ScanPage) -> Result<Vec<DueFlow>, StoreError> {
         let arrived = self.send(Topic::ListDue, i64::from(self.life.place)).await;
         self.arm(&arrived, StoreOp::ListDue);
         let result = self.life.site.store.list_due_after(page).await;

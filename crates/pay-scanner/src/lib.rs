@@ -10,6 +10,7 @@
 
 pub mod advance;
 pub mod daemon;
+mod lanes;
 mod partition;
 pub mod report;
 pub mod round;

@@ -12,8 +12,9 @@ mod wallet;
 pub use business::{Business, Execution};
 pub use clock::{Clock, Jitter, SystemClock, SystemJitter};
 pub use store::{
-    Bound, CasOutcome, CasWrite, Change, Created, FlowEvent, FlowFilter, FlowPage, FlowStore, KeyBinding,
-    Lookup, NewFlow, PartitionLease, RequestRecord, ScanPage, Seen, StateSummary, StoreError, WriteEvidence,
+    Bound, CasOutcome, CasWrite, Change, Created, DueFlow, FlowEvent, FlowFilter, FlowPage, FlowStore,
+    KeyBinding, Lookup, NewFlow, PartitionLease, RequestRecord, ScanPage, Seen, StateSummary, StoreError,
+    WriteEvidence,
 };
 pub use wake::{WakeError, WakeQueue};
 pub use wallet::{ChargeOrder, RefundOrder, Wallet};
