@@ -195,12 +195,14 @@ fn rows_in(moment: &Moment, state: State) -> impl Iterator<Item = &Flow> {
     moment.rows.iter().filter(move |row| row.state == state)
 }
 
+const ALONE: &str = "a run has one thread";
+
 /// Runs one world before this look.
 fn looked_at(setup: &Setup) -> Look {
     let look = Arc::new(Mutex::new(Look::default()));
     let eyes = Arc::clone(&look);
-    run_before(setup, Box::new(move |moment| eyes.lock().unwrap().at(moment)));
-    let mut look = look.lock().unwrap();
+    run_before(setup, Box::new(move |moment| eyes.lock().expect(ALONE).at(moment)));
+    let mut look = look.lock().expect(ALONE);
     std::mem::take(&mut *look)
 }
 
@@ -231,7 +233,10 @@ fn look_at_all(seeds: Range<u64>) -> Seen {
                 scope.spawn(move || seeds.map(look).collect::<Vec<_>>())
             })
             .collect();
-        handles.into_iter().flat_map(|handle| handle.join().unwrap()).collect()
+        handles
+            .into_iter()
+            .flat_map(|handle| handle.join().expect("a look that panics has said why"))
+            .collect()
     });
     let mut seen = Seen { seeds, steps: 0, met: BTreeMap::new(), broken: BTreeMap::new() };
     for (seed, look) in looks {
