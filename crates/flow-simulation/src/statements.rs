@@ -20,6 +20,7 @@ use crate::faults::{self, StoreTrouble};
 use crate::life::{HeldLease, Life};
 use crate::message::target_number;
 use crate::mind;
+use crate::onlooker::Step;
 use crate::time::sleep_ms;
 use crate::trace::What;
 
@@ -152,6 +153,9 @@ impl FlowStore for Statements {
         let arrived = self.send_for_flow(Topic::Load, flow_id).await;
         self.arm(&arrived, StoreOp::Load);
         let result = self.life.site.store.load(flow_id).await;
+        if result.is_ok() {
+            self.life.site.show(Step::Read(flow_id));
+        }
         self.hear(arrived, result).await
     }
 
