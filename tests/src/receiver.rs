@@ -263,7 +263,8 @@ async fn read_request(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> anyhow::Re
         if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
             let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
             let header = |name: &str| {
-                let line = head.lines().find(|line| line.to_ascii_lowercase().starts_with(&format!("{name}:")));
+                let line =
+                    head.lines().find(|line| line.to_ascii_lowercase().starts_with(&format!("{name}:")));
                 line.and_then(|line| line.split_once(':')).map_or("", |(_, value)| value.trim()).to_owned()
             };
             let length: usize = header("content-length").parse().context("the request has no length")?;

@@ -111,7 +111,10 @@ async fn what_ends_is_told(flavor: Flavor) -> anyhow::Result<()> {
         let body: Value = serde_json::from_str(&heard.body)?;
         let data = &body["data"];
         ensure!(data["event_id"] == heard.id.as_str(), "{heard:?}");
-        ensure!(!heard.body.contains("1990") && data.as_object().is_some_and(|data| data.len() == 9), "not thin: {heard:?}");
+        ensure!(
+            !heard.body.contains("1990") && data.as_object().is_some_and(|data| data.len() == 9),
+            "not thin: {heard:?}"
+        );
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let version = data["version"].as_u64().context("no version")?;
         told.push((text(&data["flow_id"]), text(&body["type"]), version, text(&data["status"])));
@@ -145,7 +148,8 @@ async fn what_ends_is_told(flavor: Flavor) -> anyhow::Result<()> {
 /// 500, a redirect, silence, a slammed door, an endless body, nobody there: each attempt has its line, and after the
 /// return everything is delivered. Another application is told meanwhile as if nothing were.
 async fn a_receiver_that_fails_in_every_way(flavor: Flavor) -> anyhow::Result<()> {
-    let (mut shop, kiosk, elsewhere) = (Receiver::start().await?, Receiver::start().await?, Receiver::start().await?);
+    let (mut shop, kiosk, elsewhere) =
+        (Receiver::start().await?, Receiver::start().await?, Receiver::start().await?);
     let hooks = Hooks::new(&[150, 150, 150, 150, 150, 150, 150, 150, 150, 150, 150, 150])
         .application("shop", &shop.url(), "breaker_failures = 100000")
         .application("kiosk", &kiosk.url(), "");
@@ -260,7 +264,8 @@ async fn ten_thousand_notifications_in_bounded_memory(flavor: Flavor) -> anyhow:
     const GROWTH_KIB: u64 = 24 * 1024;
     let shop = Receiver::start().await?;
     shop.behave(Manner::Answer { status: 204, headers: String::new(), after_ms: 5 });
-    let hooks = Hooks::new(&[500]).application("shop", &shop.url(), "calls_per_s = 100000\nburst_calls = 1000");
+    let hooks =
+        Hooks::new(&[500]).application("shop", &shop.url(), "calls_per_s = 100000\nburst_calls = 1000");
     let mut site = Site::open(Database::shared(flavor, "tenk").await?, hooks.tuning(), 1, 2).await?;
     pay(&site, Keys::CLIENT, 1).await?;
     all_delivered(&site, END).await?;
@@ -281,7 +286,9 @@ async fn ten_thousand_notifications_in_bounded_memory(flavor: Flavor) -> anyhow:
     let after = memory(&mut site)?;
     let accepted = shop.accepted();
     let doubled = accepted.values().filter(|times| **times > 1).count();
-    eprintln!("{ROWS} notifications in {took:.1?} by two scanners; peak memory {before:?} -> {after:?} KiB; {doubled} sent twice");
+    eprintln!(
+        "{ROWS} notifications in {took:.1?} by two scanners; peak memory {before:?} -> {after:?} KiB; {doubled} sent twice"
+    );
     ensure!(accepted.len() as i64 == ROWS + 1, "{} ids were accepted", accepted.len());
     ensure!(shop.at_once().is_empty(), "twice at one moment: {:?}", shop.at_once());
     ensure!(doubled == 0, "{doubled} were sent twice though nothing failed");

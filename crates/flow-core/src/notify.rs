@@ -254,10 +254,9 @@ impl Classified for DeliveryAnswer {
             DeliveryAnswer::ConnectionLost => Some(NoAnswer::Unknown(UnknownCause::ConnectionLost)),
             DeliveryAnswer::NotConnected
             | DeliveryAnswer::ForbiddenTarget
-            | DeliveryAnswer::NotSent { .. } => Some(NoAnswer::Unavailable {
-                cause: UnavailableCause::NotConnected,
-                retry_after_ms: None,
-            }),
+            | DeliveryAnswer::NotSent { .. } => {
+                Some(NoAnswer::Unavailable { cause: UnavailableCause::NotConnected, retry_after_ms: None })
+            }
         }
     }
 }

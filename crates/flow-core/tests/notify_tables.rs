@@ -1,11 +1,11 @@
 //! What follows from a receiver's answer, as tables; and what it is told, byte for byte.
 
 use chrono::{DateTime, Utc};
+use flow_core::answer::Classified as _;
+use flow_core::ids::Version;
 use flow_core::notify::{
     Delivery, DeliveryAnswer, EventId, NextStep, Notification, NotifiedChange, RetryPlan, judge,
 };
-use flow_core::answer::Classified as _;
-use flow_core::ids::Version;
 use flow_core::retry::JitterPermille;
 use flow_core::state::State;
 use flow_testkit::samples;
@@ -46,7 +46,11 @@ const FAILURES: [DeliveryAnswer; 14] = [
 fn only_2xx_is_delivered_whatever_the_try() {
     for code in 200..=299 {
         for tries in [0, 3, 6, 100] {
-            assert_eq!(judge(status(code), tries, &plan(), JitterPermille::NONE), NextStep::Delivered, "{code}");
+            assert_eq!(
+                judge(status(code), tries, &plan(), JitterPermille::NONE),
+                NextStep::Delivered,
+                "{code}"
+            );
         }
     }
     for answer in FAILURES.into_iter().chain([DeliveryAnswer::ForbiddenTarget]) {
@@ -64,7 +68,11 @@ fn the_schedule_is_the_documented_one_and_then_people_must_look() {
             assert_eq!(next, NextStep::Retry { in_ms: seconds * 1_000 }, "{answer:?} after {tries}");
         }
         for tries in [6, 7, u32::MAX] {
-            assert_eq!(judge(answer, tries, &plan(), JitterPermille::NONE), NextStep::Dead, "{answer:?} {tries}");
+            assert_eq!(
+                judge(answer, tries, &plan(), JitterPermille::NONE),
+                NextStep::Dead,
+                "{answer:?} {tries}"
+            );
         }
     }
 }
@@ -126,8 +134,21 @@ fn an_event_id_has_one_spelling() {
     let id = EventId { flow_id: samples::flow_id(81), version: Version(5) };
     assert_eq!((id.to_string().as_str(), "evt_81_5".parse()), ("evt_81_5", Ok(id)));
     for wrong in [
-        "", "evt_", "evt_81", "evt_81_", "evt_0_5", "evt_081_5", "evt_81_05", "evt_+81_5", "evt_81_+5", "evt_81_-1",
-        "EVT_81_5", "evt_81_5 ", "evt_81_5_6", "evt_9223372036854775808_0", "evt_1_9223372036854775808",
+        "",
+        "evt_",
+        "evt_81",
+        "evt_81_",
+        "evt_0_5",
+        "evt_081_5",
+        "evt_81_05",
+        "evt_+81_5",
+        "evt_81_+5",
+        "evt_81_-1",
+        "EVT_81_5",
+        "evt_81_5 ",
+        "evt_81_5_6",
+        "evt_9223372036854775808_0",
+        "evt_1_9223372036854775808",
     ] {
         assert!(wrong.parse::<EventId>().is_err(), "{wrong}");
     }

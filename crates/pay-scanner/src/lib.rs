@@ -11,6 +11,7 @@
 
 pub mod advance;
 pub mod daemon;
+mod lanes;
 pub mod notify;
 mod partition;
 pub mod report;

@@ -166,8 +166,12 @@ async fn told(lane: &Lane, root: &mut MySqlConnection, play: &Play) -> anyhow::R
     );
     let patience = Patience::of(CONVERGED);
     loop {
-        let rows: Vec<(String, String)> = sqlx::query_as(AssertSqlSafe(events.as_str())).fetch_all(&mut *root).await?;
-        ensure!(rows.iter().all(|(_, delivery)| delivery != "MISSING"), "an end without its notification: {rows:?}");
+        let rows: Vec<(String, String)> =
+            sqlx::query_as(AssertSqlSafe(events.as_str())).fetch_all(&mut *root).await?;
+        ensure!(
+            rows.iter().all(|(_, delivery)| delivery != "MISSING"),
+            "an end without its notification: {rows:?}"
+        );
         if rows.iter().all(|(_, delivery)| delivery == "DELIVERED") {
             let accepted = lane.receiver.accepted();
             ensure!(rows.iter().all(|(id, _)| accepted.contains_key(id)), "delivered to nobody: {rows:?}");

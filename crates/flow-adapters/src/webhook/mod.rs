@@ -109,8 +109,7 @@ impl HttpReceiver {
         match request.send().await {
             Ok(response) => {
                 let code = response.status().as_u16();
-                let retry_after_ms =
-                    header_text(response.headers(), &RETRY_AFTER).and_then(whole_seconds_ms);
+                let retry_after_ms = header_text(response.headers(), &RETRY_AFTER).and_then(whole_seconds_ms);
                 ignore(response).await;
                 DeliveryAnswer::Status { code, retry_after_ms }
             }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::Semaphore;
 
-use super::{Breaker, Budget, Gate, Limits};
+use super::{Breaker, Budget, Gate, Limits, Turn};
 use crate::answer::NoAnswer;
 use crate::crash::Spot;
 use crate::ids::CallerId;
@@ -75,7 +75,7 @@ impl Receivers {
         let Some(Entry { gate, port }) = self.entries.get(&notification.caller) else {
             return (DeliveryAnswer::NotSent { wait_ms: NOT_CONFIGURED_MS }, 0);
         };
-        let told = gate.call(Spot::Notify, "notify", || port.notify(notification)).await;
+        let told = gate.call(Spot::Notify, "notify", Turn::First, || port.notify(notification)).await;
         match told {
             Ok((answered, took_ms)) => (answered.answer, took_ms),
             Err(NoAnswer::Unavailable { cause: _, retry_after_ms }) => {

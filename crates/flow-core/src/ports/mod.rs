@@ -17,8 +17,9 @@ pub use outbox::{
     OutboxSummary, Receiver, Resent, Settled, Settlement,
 };
 pub use store::{
-    Bound, CasOutcome, CasWrite, Change, Created, FlowEvent, FlowFilter, FlowPage, FlowStore, KeyBinding,
-    Lookup, NewFlow, PartitionLease, RequestRecord, ScanPage, Seen, StateSummary, StoreError, WriteEvidence,
+    Bound, CasOutcome, CasWrite, Change, Created, DueFlow, FlowEvent, FlowFilter, FlowPage, FlowStore,
+    KeyBinding, Lookup, NewFlow, PartitionLease, RequestRecord, ScanPage, Seen, StateSummary, StoreError,
+    WriteEvidence,
 };
 pub use wake::{WakeError, WakeQueue};
 pub use wallet::{ChargeOrder, RefundOrder, Wallet};

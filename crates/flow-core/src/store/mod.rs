@@ -42,8 +42,8 @@ use crate::crash::Spot;
 use crate::flow::Flow;
 use crate::ids::{CallerId, FlowId, IdempotencyKey, Target, Version};
 use crate::ports::{
-    Bound, CasOutcome, Created, FlowEvent, FlowFilter, FlowPage, FlowStore, KeyBinding, Lookup, NewFlow,
-    PartitionLease, ScanPage, Seen, StateSummary, StoreError,
+    Bound, CasOutcome, Created, DueFlow, FlowEvent, FlowFilter, FlowPage, FlowStore, KeyBinding, Lookup,
+    NewFlow, PartitionLease, ScanPage, Seen, StateSummary, StoreError,
 };
 
 /// Why the store could not be opened.
@@ -194,7 +194,7 @@ impl FlowStore for MySqlStore {
         }
     }
 
-    async fn list_due_after(&self, page: ScanPage) -> Result<Vec<FlowId>, StoreError> {
+    async fn list_due_after(&self, page: ScanPage) -> Result<Vec<DueFlow>, StoreError> {
         self.reader.list_due_after(page).await
     }
 

@@ -435,11 +435,7 @@ impl Outbox for MySqlStore {
 }
 
 /// Newest flow first. A filter by application alone walks the primary key backwards, until the read's time limit.
-fn find_statement(
-    filter: &OutboxFilter,
-    before: Option<EventId>,
-    limit_rows: u32,
-) -> QueryBuilder<MySql> {
+fn find_statement(filter: &OutboxFilter, before: Option<EventId>, limit_rows: u32) -> QueryBuilder<MySql> {
     let mut query = QueryBuilder::new(
         "SELECT o.flow_id, o.version, o.caller_id, o.change_kind, o.flow_status, o.created_at, o.delivery, \
            o.next_attempt_time, o.attempts, o.tries, o.last_answer, o.last_http_status, o.last_attempt_at, \

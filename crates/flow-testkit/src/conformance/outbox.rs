@@ -127,7 +127,10 @@ pub async fn every_end_is_told_of_and_nothing_else_that_moves(factory: &dyn Outb
         let row = row(&bench.outbox, id_of(&flow)).await;
         let said = &row.notification;
         assert_eq!((said.change, said.state), (NotifiedChange::Ended, flow.state));
-        assert_eq!((&said.caller, said.user_id, &said.scene), (&flow.caller, flow.target.user_id, &flow.target.scene));
+        assert_eq!(
+            (&said.caller, said.user_id, &said.scene),
+            (&flow.caller, flow.target.user_id, &flow.target.scene)
+        );
         assert_eq!((&said.biz_key, &said.trade_order_no), (&flow.target.biz_key, &flow.trade_order_no));
         assert_eq!(said.at, flow.updated_at);
         assert_eq!((row.delivery, row.attempts, row.tries), (Delivery::Pending, 0, 0));
@@ -224,7 +227,8 @@ pub async fn of_many_claims_at_once_each_row_goes_to_one(factory: &dyn OutboxFac
         let outbox = Arc::clone(if n % 2 == 0 { &bench.outbox } else { &bench.second });
         claiming.spawn(async move { claim(&outbox, 7, 60_000).await });
     }
-    let mut ids: Vec<EventId> = claiming.join_all().await.into_iter().flatten().map(|c| c.notification.id).collect();
+    let mut ids: Vec<EventId> =
+        claiming.join_all().await.into_iter().flatten().map(|c| c.notification.id).collect();
     loop {
         let more = claim(&bench.outbox, 7, 60_000).await;
         if more.is_empty() {
@@ -261,11 +265,14 @@ pub async fn a_settled_row_has_its_answer_and_its_line(factory: &dyn OutboxFacto
     let flow = created_in(&bench.store, 1, State::PayFail).await;
     let id = id_of(&flow);
     for (tries, (code, next)) in
-        [(503, NextStep::Retry { in_ms: 0 }), (500, NextStep::Retry { in_ms: 60_000 })].into_iter().enumerate()
+        [(503, NextStep::Retry { in_ms: 0 }), (500, NextStep::Retry { in_ms: 60_000 })]
+            .into_iter()
+            .enumerate()
     {
         let claimed = claim(&bench.outbox, 1, 60_000).await;
         assert_eq!(claimed[0].tries as usize, tries);
-        let settled = bench.outbox.settle(settlement(&claimed[0], code, next)).await.expect("the store is up");
+        let settled =
+            bench.outbox.settle(settlement(&claimed[0], code, next)).await.expect("the store is up");
         assert_eq!(settled, Settled::Written);
     }
     assert_eq!(claim(&bench.outbox, 1, 60_000).await, [], "not due yet");
@@ -281,8 +288,10 @@ pub async fn a_settled_row_has_its_answer_and_its_line(factory: &dyn OutboxFacto
     assert!(delivered.delivered_at.is_some() && delivered.last_attempt_at.is_some());
 
     let lines = bench.outbox.attempts(id, 0, 10).await.expect("the store is up");
-    let said: Vec<_> =
-        lines.iter().map(|line| (line.attempt_no, line.answer.as_str(), line.http_status, line.latency_ms)).collect();
+    let said: Vec<_> = lines
+        .iter()
+        .map(|line| (line.attempt_no, line.answer.as_str(), line.http_status, line.latency_ms))
+        .collect();
     assert_eq!(said, [(1, "FAILED", Some(503), 7), (2, "FAILED", Some(500), 7)]);
     assert_eq!(bench.outbox.attempts(id, 1, 10).await.expect("the store is up"), lines[1..]);
     assert_eq!(bench.outbox.attempts(id, 0, 1).await.expect("the store is up"), lines[..1]);
@@ -354,7 +363,8 @@ pub async fn rows_are_listed_newest_first_in_pages(factory: &dyn OutboxFactory) 
     let first = claim(&bench.outbox, 1, 60_000).await.remove(0);
     bench.outbox.settle(settlement(&first, 404, NextStep::Dead)).await.expect("the store is up");
     let list = async |filter: OutboxFilter, before, limit_rows| {
-        let page = bench.outbox.find_notifications(&filter, before, limit_rows).await.expect("the store is up");
+        let page =
+            bench.outbox.find_notifications(&filter, before, limit_rows).await.expect("the store is up");
         (page.rows.iter().map(|row| row.notification.id).collect::<Vec<_>>(), page.has_more)
     };
     let all = OutboxFilter::default();

@@ -37,7 +37,9 @@ impl OutboxTable {
         } else {
             match (&old.hold, &new.hold) {
                 (None, None) => return,
-                (Some(before), Some(after)) if (before.since, before.reason) == (after.since, after.reason) => {
+                (Some(before), Some(after))
+                    if (before.since, before.reason) == (after.since, after.reason) =>
+                {
                     return;
                 }
                 (_, Some(_)) => NotifiedChange::Held,
@@ -184,7 +186,9 @@ impl OutboxTable {
 
     fn summarise(&self, now: DateTime<Utc>) -> Vec<OutboxSummary> {
         let mut summaries: BTreeMap<CallerId, OutboxSummary> = BTreeMap::new();
-        for Held { row, claim: _ } in self.rows.values().filter(|held| held.row.delivery != Delivery::Delivered) {
+        for Held { row, claim: _ } in
+            self.rows.values().filter(|held| held.row.delivery != Delivery::Delivered)
+        {
             let caller = &row.notification.caller;
             let summary = summaries.entry(caller.clone()).or_insert_with(|| OutboxSummary {
                 caller: caller.clone(),

@@ -64,13 +64,11 @@ async fn the_router_and_the_document_know_the_same_paths() {
     let harness = Harness::new();
     let document = document();
     for (method, path, _) in operations(&document) {
-        let reply =
-            harness.send(request(&method, &at_one(&path), SHOP, &[], Body::empty())).await;
+        let reply = harness.send(request(&method, &at_one(&path), SHOP, &[], Body::empty())).await;
         let code = reply.body["code"].as_str().unwrap_or_default();
         assert!(!matches!(code, "route_not_found" | "method_not_allowed"), "{method} {path}: {code}");
         let other = if method == "GET" { "PATCH" } else { "GET" };
-        let wrong =
-            harness.send(request(other, &at_one(&path), SHOP, &[], Body::empty())).await;
+        let wrong = harness.send(request(other, &at_one(&path), SHOP, &[], Body::empty())).await;
         if !operations(&document).iter().any(|(m, p, _)| *m == other && *p == path) {
             assert_eq!(wrong.status, 405, "{other} {path}");
         }

@@ -80,7 +80,8 @@ async fn pages_follow_each_other() {
     ids.reverse();
     let first = harness.get(ON_CALL, "/notifications?limit=2&caller=shop").await;
     assert_eq!(first.body["has_more"], true);
-    let second = harness.get(ON_CALL, &format!("/notifications?limit=2&cursor={}", first.text("cursor"))).await;
+    let second =
+        harness.get(ON_CALL, &format!("/notifications?limit=2&cursor={}", first.text("cursor"))).await;
     assert_eq!((&second.body["has_more"], second.body.get("cursor")), (&false.into(), None));
     let found: Vec<&str> = [&first, &second]
         .iter()

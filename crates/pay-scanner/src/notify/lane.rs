@@ -71,7 +71,9 @@ impl Lane {
         }
         let room = match self.notifier.receivers.room(&self.caller, free) {
             Ok(room) => room,
-            Err(wait_ms) => return Next::Pause(wait_ms.clamp(SHORTEST_PAUSE_MS, poll_ms.max(SHORTEST_PAUSE_MS))),
+            Err(wait_ms) => {
+                return Next::Pause(wait_ms.clamp(SHORTEST_PAUSE_MS, poll_ms.max(SHORTEST_PAUSE_MS)));
+            }
         };
         let page = ClaimPage {
             caller: self.caller.clone(),
@@ -139,7 +141,8 @@ async fn settle(notifier: &Notifier, settlement: Settlement) {
 }
 
 fn count(caller: &CallerId, answer: DeliveryAnswer, next: NextStep) {
-    counter!("notification_attempts_total", "caller" => caller.to_string(), "answer" => answer.class()).increment(1);
+    counter!("notification_attempts_total", "caller" => caller.to_string(), "answer" => answer.class())
+        .increment(1);
     if next == NextStep::Dead {
         counter!("notification_died_total", "caller" => caller.to_string()).increment(1);
     }

@@ -161,5 +161,6 @@ pub(in crate::conformance) async fn page(store: &Store, ahead_ms: i64) -> ScanPa
 }
 
 pub(in crate::conformance) async fn due(store: &Store, page: ScanPage) -> Vec<FlowId> {
-    store.list_due_after(page).await.expect("the store is up")
+    let due = store.list_due_after(page).await.expect("the store is up");
+    due.into_iter().map(|due| due.id).collect()
 }
