@@ -75,7 +75,7 @@ impl Receivers {
         let Some(Entry { gate, port }) = self.entries.get(&notification.caller) else {
             return (DeliveryAnswer::NotSent { wait_ms: NOT_CONFIGURED_MS }, 0);
         };
-        let told = gate.call(Spot::Notify, "notify", Turn::First, || port.notify(notification)).await;
+        let told = gate.call(Spot::Notify, "notify", Turn::Eager, || port.notify(notification)).await;
         match told {
             Ok((answered, took_ms)) => (answered.answer, took_ms),
             Err(NoAnswer::Unavailable { cause: _, retry_after_ms }) => {

@@ -14,5 +14,6 @@ mod contention;
 mod grants;
 mod guards;
 mod losses;
+mod outbox_guards;
 mod schema;
 mod taken_keys;
