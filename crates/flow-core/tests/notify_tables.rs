@@ -1,5 +1,7 @@
 //! What follows from a receiver's answer, as tables; and what it is told, byte for byte.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use chrono::{DateTime, Utc};
 use flow_core::answer::Classified as _;
 use flow_core::ids::Version;
