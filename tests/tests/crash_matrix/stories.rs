@@ -137,19 +137,8 @@ pub(crate) async fn prepare(lane: &mut Lane, case: &Case) -> anyhow::Result<Play
         }
         Story::FindFlow => looked_at(lane, user, |_| format!("/payment-flows?user_id={user}")).await,
         Story::AskReady => looked_at(lane, user, |_| "/readyz".to_owned()).await,
-        Story::Told => ended(lane, user).await.map(|_| Play::of(user, SUCCESS)),
-        Story::FindTold => {
-            ended(lane, user).await?;
-            let path = "/notifications?delivery=PENDING".to_owned();
-            Ok(Play::of(user, SUCCESS).with(Request::Look { path }))
-        }
-        Story::ReadAttempts => {
-            let path = format!("/notifications/{}/attempts", ended(lane, user).await?);
-            Ok(Play::of(user, SUCCESS).with(Request::Look { path }))
-        }
-        Story::Resend => {
-            let event_id = ended(lane, user).await?;
-            Ok(Play::of(user, SUCCESS).with(Request::Resend { event_id }))
+        Story::Told | Story::FindTold | Story::ReadAttempts | Story::Resend => {
+            told(lane, case.story, user).await
         }
         Story::Start => {
             stuck(lane, user, lost_debit(user)).await?;
@@ -228,6 +217,22 @@ async fn ended(lane: &Lane, user: u64) -> anyhow::Result<String> {
     let reply = send(lane, &pay(user, "first", FAR_MS), WAITING_S).await?;
     ensure!(reply.status_word() == SUCCESS.status, "not ended: {}", reply.body);
     Ok(format!("evt_{}_{}", reply.flow_id(), reply.body["version"]))
+}
+
+/// A payment that has ended and is to be told of: delivered by a scanner, looked at by people, or sent again.
+async fn told(lane: &Lane, story: Story, user: u64) -> anyhow::Result<Play> {
+    let event_id = ended(lane, user).await?;
+    let play = Play::of(user, SUCCESS);
+    let look = |path: String| Request::Look { path };
+    Ok(if story == Story::FindTold {
+        play.with(look("/notifications?delivery=PENDING".to_owned()))
+    } else if story == Story::ReadAttempts {
+        play.with(look(format!("/notifications/{event_id}/attempts")))
+    } else if story == Story::Resend {
+        play.with(Request::Resend { event_id })
+    } else {
+        play
+    })
 }
 
 /// A flow under way while somebody looks.
