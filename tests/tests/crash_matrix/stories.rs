@@ -131,12 +131,9 @@ pub(crate) async fn prepare(lane: &mut Lane, case: &Case) -> anyhow::Result<Play
             let flow_id = held(lane, user).await?;
             Ok(Play::of(user, SUCCESS).with(Request::Release { flow_id }))
         }
-        Story::ReadFlow => looked_at(lane, user, |flow_id| format!("/payment-flows/{flow_id}")).await,
-        Story::ReadEvents => {
-            looked_at(lane, user, |flow_id| format!("/payment-flows/{flow_id}/events")).await
+        Story::ReadFlow | Story::ReadEvents | Story::FindFlow | Story::AskReady => {
+            looked_at(lane, case.story, user).await
         }
-        Story::FindFlow => looked_at(lane, user, |_| format!("/payment-flows?user_id={user}")).await,
-        Story::AskReady => looked_at(lane, user, |_| "/readyz".to_owned()).await,
         Story::Told | Story::FindTold | Story::ReadAttempts | Story::Resend => {
             told(lane, case.story, user).await
         }
@@ -236,9 +233,18 @@ async fn told(lane: &Lane, story: Story, user: u64) -> anyhow::Result<Play> {
 }
 
 /// A flow under way while somebody looks.
-async fn looked_at(lane: &Lane, user: u64, path: impl Fn(&str) -> String) -> anyhow::Result<Play> {
+async fn looked_at(lane: &Lane, story: Story, user: u64) -> anyhow::Result<Play> {
     let Stuck { flow_id, .. } = stuck(lane, user, lost_debit(user)).await?;
-    Ok(Play::of(user, SUCCESS).with(Request::Look { path: path(&flow_id) }))
+    let path = if story == Story::ReadFlow {
+        format!("/payment-flows/{flow_id}")
+    } else if story == Story::ReadEvents {
+        format!("/payment-flows/{flow_id}/events")
+    } else if story == Story::FindFlow {
+        format!("/payment-flows?user_id={user}")
+    } else {
+        "/readyz".to_owned()
+    };
+    Ok(Play::of(user, SUCCESS).with(Request::Look { path }))
 }
 
 /// An API that died before it wrote `PAYING`.
