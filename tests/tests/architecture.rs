@@ -39,7 +39,7 @@ const TECHNOLOGY: [(&str, &[&str]); 5] = [
     ("axum", &["pay-api", "pay-sim"]),
     ("utoipa", &["pay-api"]),
     ("sqlx", &["flow-core", "xtask", "e2e"]),
-    ("reqwest", &["flow-adapters", "xtask", "e2e"]),
+    ("reqwest", &["flow-adapters", "pay-sim", "xtask", "e2e"]),
     ("hyper", &["pay-runtime", "pay-sim"]),
 ];
 

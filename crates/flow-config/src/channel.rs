@@ -122,7 +122,9 @@ impl ChannelConfig {
         let scheme = word(table, "scheme", SCHEMES);
         let tolerance_s = table.whole_or("tolerance_s", 300, 1..=86_400);
         let scheme = match scheme?.0 {
-            STANDARD_WEBHOOKS => read_secrets(table).map(|secrets| SchemeConfig::StandardWebhooks { secrets }),
+            STANDARD_WEBHOOKS => {
+                read_secrets(table).map(|secrets| SchemeConfig::StandardWebhooks { secrets })
+            }
             _ => read_rsa(table),
         };
         Some(ChannelConfig { scheme: scheme?, tolerance_s: tolerance_s? })

@@ -188,8 +188,7 @@ impl Fresh {
     /// Checks a time as it is signed: whole seconds since 1970.
     fn check(self, name: &'static str, text: &str) -> Result<(), Forged> {
         let is_number = !text.is_empty() && text.len() <= 12 && text.bytes().all(|b| b.is_ascii_digit());
-        let signed_s: i64 =
-            text.parse().ok().filter(|_| is_number).ok_or(Forged::Malformed(name))?;
+        let signed_s: i64 = text.parse().ok().filter(|_| is_number).ok_or(Forged::Malformed(name))?;
         if self.now_s.abs_diff(signed_s) <= self.tolerance_s { Ok(()) } else { Err(Forged::Expired) }
     }
 }

@@ -10,7 +10,9 @@ use super::rsa_sha256::Form;
 
 /// A signed body that is no event of the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the body is signed, and is no event of the contract: {field} is missing or is not of its form; nothing was kept")]
+#[error(
+    "the body is signed, and is no event of the contract: {field} is missing or is not of its form; nothing was kept"
+)]
 pub struct NotAnEvent {
     /// The offending member.
     pub field: &'static str,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use reqwest::header::HeaderMap;
-use rsa::RsaPublicKey;
+use rsa::PublicKey;
 use rsa::pkcs1v15::{Signature, VerifyingKey};
 use rsa::pkcs8::DecodePublicKey as _;
 use rsa::signature::Verifier as _;
@@ -49,8 +49,8 @@ impl PublicKeys {
     pub(super) fn from_pem(text: &str) -> Option<PublicKeys> {
         let mut keys = Vec::new();
         for block in text.split(BEGIN).skip(1).take(MAX_KEYS) {
-            let key = RsaPublicKey::from_public_key_pem(format!("{BEGIN}{block}").trim()).ok()?;
-            let bits = key.n().bits_vartime();
+            let key = PublicKey::from_public_key_pem(format!("{BEGIN}{block}").trim()).ok()?;
+            let bits = key.n().bit_width_vartime();
             if !BITS.contains(&bits) {
                 return None;
             }

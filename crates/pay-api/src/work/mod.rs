@@ -8,10 +8,11 @@ mod timer;
 use std::sync::Arc;
 
 use flow_core::advance::{AdvanceError, Advanced, Advancer, Call, Cancelled, Handled};
+use flow_core::callback::Callbacks;
 use flow_core::create::{CreateError, PaymentRequest, Taken, create};
 use flow_core::flow::{Flow, Trigger};
 use flow_core::ids::{Actor, FlowId, TraceId};
-use flow_core::ports::{FlowStore, Seen};
+use flow_core::ports::{FlowStore, InboxEvent, Seen};
 use metrics::gauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::task::TaskTracker;
@@ -171,6 +172,27 @@ impl Work {
             let advanced = advancer.advance(flow_id, &call).await;
             changes.announce(flow_id);
             let _ = answer.send(advanced);
+        })
+    }
+
+    /// Works on an event that was just kept, and tells those who wait for its flow.
+    ///
+    /// # Errors
+    /// [`Busy`]: the event is the scanner's.
+    pub fn callback(&self, callbacks: &Arc<Callbacks>, event: InboxEvent) -> Result<Started<()>, Busy> {
+        let (callbacks, changes) = (Arc::clone(callbacks), Arc::clone(&self.changes));
+        self.start(move |_, _| async move {
+            let (inbox_id, flow) = (event.id, event.key.order_no.parts());
+            let received_at = event.received_at;
+            if let Err(error) = callbacks.work(event, received_at).await {
+                tracing::warn!(
+                    %inbox_id, retryable = error.retryable(), error = &error as &dyn std::error::Error,
+                    "a callback could not be worked on; the scanner will find it",
+                );
+            }
+            if let Some((_, flow_id)) = flow {
+                changes.announce(flow_id);
+            }
         })
     }
 
