@@ -126,26 +126,12 @@ pub(crate) async fn prepare(lane: &mut Lane, case: &Case) -> anyhow::Result<Play
         Story::CancelCharged => cancelled(lane, case, user, lost_debit(user), REFUNDED).await,
         Story::LostRefund => refunding(lane, user, drop_once("refund", "after")).await,
         Story::MissingRefund => refunding(lane, user, drop_once("refund", "before")).await,
-        Story::Hold => {
-            let Stuck { flow_id, .. } = stuck(lane, user, lost_debit(user)).await?;
-            Ok(Play { held: true, ..Play::of(user, SUCCESS).with(Request::Hold { flow_id }) })
-        }
+        Story::Hold => to_be_held(lane, user).await,
         Story::Release => {
             let flow_id = held(lane, user).await?;
             Ok(Play::of(user, SUCCESS).with(Request::Release { flow_id }))
         }
-        Story::Callback => {
-            let Stuck { trade_order_no, .. } = stuck(lane, user, lost_debit(user)).await?;
-            Ok(Play { events: 1, ..Play::of(user, SUCCESS).with(told(user, &trade_order_no)) })
-        }
-        Story::CallbackAgain => {
-            let Stuck { trade_order_no, .. } = stuck(lane, user, lost_debit(user)).await?;
-            let request = told(user, &trade_order_no);
-            send(lane, &request, 0).await?;
-            inbox_settled(lane, &trade_order_no).await?;
-            Ok(Play { events: 1, ..Play::of(user, SUCCESS).with(request) })
-        }
-        Story::CallbackLeft => callback_left(lane, user).await,
+        Story::Callback | Story::CallbackAgain | Story::CallbackLeft => told_of(lane, case.story, user).await,
         Story::ReadFlow => looked_at(lane, user, |flow_id| format!("/payment-flows/{flow_id}")).await,
         Story::ReadEvents => {
             looked_at(lane, user, |flow_id| format!("/payment-flows/{flow_id}/events")).await
@@ -239,6 +225,26 @@ async fn not_begun(lane: &mut Lane, user: u64) -> anyhow::Result<Play> {
     lane.await_death(Victim::Api).await?;
     lane.revive(Victim::Api).await?;
     Ok(Play::of(user, SUCCESS).with(request))
+}
+
+/// A flow that an operator is about to hold.
+async fn to_be_held(lane: &Lane, user: u64) -> anyhow::Result<Play> {
+    let Stuck { flow_id, .. } = stuck(lane, user, lost_debit(user)).await?;
+    Ok(Play { held: true, ..Play::of(user, SUCCESS).with(Request::Hold { flow_id }) })
+}
+
+/// A channel that tells of a charge whose answer was lost: for the first time, again, or to an API that died of it.
+async fn told_of(lane: &mut Lane, story: Story, user: u64) -> anyhow::Result<Play> {
+    if story == Story::CallbackLeft {
+        return callback_left(lane, user).await;
+    }
+    let Stuck { trade_order_no, .. } = stuck(lane, user, lost_debit(user)).await?;
+    let request = told(user, &trade_order_no);
+    if story == Story::CallbackAgain {
+        send(lane, &request, 0).await?;
+        inbox_settled(lane, &trade_order_no).await?;
+    }
+    Ok(Play { events: 1, ..Play::of(user, SUCCESS).with(request) })
 }
 
 fn told(user: u64, trade_order_no: &str) -> Request {

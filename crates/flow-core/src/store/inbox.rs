@@ -21,7 +21,7 @@ use crate::ports::{
 };
 
 /// Connections of one process for what it writes to the inbox.
-const CONNECTIONS: u32 = 4;
+const CONNECTIONS: u32 = 8;
 /// How often a statement is tried that met a lock.
 const MAX_ATTEMPTS: u32 = 5;
 

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse as _, Response};
 use flow_adapters::callback::{Acknowledgement, Channel, Refused, Told};
 use flow_core::callback::{EventKey, NewEvent};
 use flow_core::ids::{ChannelName, TraceId};
-use flow_core::ports::{InboxState, Recorded};
+use flow_core::ports::{InboxState, Recorded, StoreError};
 use metrics::counter;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -102,7 +102,8 @@ pub(super) async fn receive_callback(
     if let Some((_, flow_id)) = told.order_no.parts() {
         notes.note_flow(flow_id);
     }
-    let recorded = api.callbacks.record(event(name, told, bytes.to_vec(), request_id)).await?;
+    let event = event(name, told, bytes.to_vec(), request_id);
+    let recorded = api.callbacks.record(event).await.map_err(not_kept)?;
     let result = CallbackResult::of(&recorded);
     if let Recorded::Stored(event) = recorded {
         // As much as may be is under way: the scanner finds the event when its claim ends.
@@ -125,6 +126,20 @@ fn event(name: &ChannelName, told: Told, raw: Vec<u8>, request_id: TraceId) -> N
         money: told.money,
         raw,
         trace_id: Some(request_id),
+    }
+}
+
+fn not_kept(error: StoreError) -> Problem {
+    match error {
+        StoreError::OutcomeUnknown => Problem::new(
+            Code::OutcomeUnknown,
+            "the database was lost while the event was being kept; it may or may not have been; tell of it again, with \
+             the same id: it will not be taken for news",
+        ),
+        error @ (StoreError::Unavailable { .. }
+        | StoreError::Guarded { .. }
+        | StoreError::Corrupt { .. }
+        | StoreError::Unexpected(_)) => error.into(),
     }
 }
 

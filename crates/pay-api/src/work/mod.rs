@@ -20,6 +20,9 @@ use tokio_util::task::TaskTracker;
 pub use changes::{Changes, Watch};
 pub use timer::TimedAdvance;
 
+/// Most events worked on at once: they share the database's connections with payments.
+const MAX_PARALLEL_CALLBACKS: usize = 32;
+
 /// This process carries as much work as it may; nothing was begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("as many requests as this process carries at once are under way; nothing was recorded; try again")]
@@ -59,6 +62,9 @@ pub struct Work {
     changes: Arc<Changes>,
     tasks: TaskTracker,
     places: Arc<Semaphore>,
+    /// Callbacks can come in floods, and the scanner finds what is not begun here: payments go first.
+    callback_places: Arc<Semaphore>,
+    callback_turns: Arc<Semaphore>,
     budget_ms: u64,
 }
 
@@ -72,7 +78,10 @@ impl Work {
         budget_ms: u64,
     ) -> Work {
         let places = Arc::new(Semaphore::new(max_in_flight.min(Semaphore::MAX_PERMITS)));
-        Work { store, advancer, changes, tasks: TaskTracker::new(), places, budget_ms }
+        let callback_places = Arc::new(Semaphore::new((max_in_flight / 4).clamp(1, Semaphore::MAX_PERMITS)));
+        let callback_turns = Arc::new(Semaphore::new(MAX_PARALLEL_CALLBACKS));
+        let tasks = TaskTracker::new();
+        Work { store, advancer, changes, tasks, places, callback_places, callback_turns, budget_ms }
     }
 
     /// Takes a payment request and, if it makes a new flow, advances it.
@@ -180,8 +189,11 @@ impl Work {
     /// # Errors
     /// [`Busy`]: the event is the scanner's.
     pub fn callback(&self, callbacks: &Arc<Callbacks>, event: InboxEvent) -> Result<Started<()>, Busy> {
+        let place = Arc::clone(&self.callback_places).try_acquire_owned().map_err(|_| Busy)?;
+        let turns = Arc::clone(&self.callback_turns);
         let (callbacks, changes) = (Arc::clone(callbacks), Arc::clone(&self.changes));
         self.start(move |_, _| async move {
+            let turn = turns.acquire_owned().await;
             let (inbox_id, flow) = (event.id, event.key.order_no.parts());
             let received_at = event.received_at;
             if let Err(error) = callbacks.work(event, received_at).await {
@@ -190,6 +202,7 @@ impl Work {
                     "a callback could not be worked on; the scanner will find it",
                 );
             }
+            drop((turn, place));
             if let Some((_, flow_id)) = flow {
                 changes.announce(flow_id);
             }

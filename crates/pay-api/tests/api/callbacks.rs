@@ -99,7 +99,7 @@ async fn an_event_is_kept_and_the_wallet_is_asked() {
     let paid = events.iter().find(|event| event.to == State::Payed).unwrap();
     assert_eq!(
         (paid.trigger.as_str(), paid.action.as_deref()),
-        ("CALLBACK", Some("QUERY")),
+        ("CALLBACK", Some("QUERY_CHARGE")),
         "the query decides"
     );
 }

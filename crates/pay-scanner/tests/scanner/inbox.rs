@@ -8,7 +8,7 @@ use flow_core::callback::{
 };
 use flow_core::flow::Flow;
 use flow_core::ids::{ChannelName, EventId, TradeOrderNo};
-use flow_core::ports::{Inbox as _, InboxChange, InboxState, Recorded, StoreError};
+use flow_core::ports::{InboxChange, InboxState, Recorded, StoreError};
 use flow_core::retry::Schedule;
 use flow_core::state::State;
 use flow_testkit::fakes::{Call, Fault};
