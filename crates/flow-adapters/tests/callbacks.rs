@@ -11,6 +11,7 @@ use flow_adapters::callback::{Acknowledgement, Channel, ChannelError, Forged, Re
 use flow_config::{ChannelConfig, RsaLayout, SchemeConfig};
 use flow_core::callback::{Claim, EventType};
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use proptest::prelude::*;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use rsa::PrivateKey;
 use rsa::pkcs1v15::SigningKey;
@@ -381,5 +382,48 @@ fn keys_are_read_from_pem_several_while_one_replaces_another() {
     ] {
         let error = rsa_channel(write(name, &text), RsaLayout::SortedForm).unwrap_err();
         assert!(matches!(error, ChannelError::NoKey { .. }) && error.to_string().contains(name), "{error}");
+    }
+}
+
+/// Bytes near an event, and any others.
+fn some_body() -> impl Strategy<Value = Vec<u8>> {
+    let bytes = proptest::collection::vec(any::<u8>(), 0..200);
+    let cut = (0..BODY.len(), 0..40_usize, proptest::collection::vec(any::<u8>(), 0..8)).prop_map(
+        |(at, length, patch)| {
+            let mut body = BODY.as_bytes().to_vec();
+            let end = (at + length).min(body.len());
+            body.splice(at..end, patch);
+            body
+        },
+    );
+    prop_oneof![bytes, cut]
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_signed_is_an_event_or_is_refused_by_its_member(body in some_body()) {
+        let timestamp = at(0);
+        let mut mac = Hmac::<Sha256>::new_from_slice(OLD).unwrap();
+        mac.update(format!("evt-1.{timestamp}.").as_bytes());
+        mac.update(&body);
+        let signature = format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()));
+        let sent = [
+            ("webhook-id", "evt-1"), ("webhook-timestamp", &*timestamp), ("webhook-signature", &*signature),
+        ];
+        match webhooks().read(&headers(&sent), &body, now()) {
+            Ok(told) => prop_assert!(told.order_no.parts().is_some()),
+            Err(Refused::NotAnEvent(no)) => prop_assert!(!no.field.is_empty()),
+            Err(Refused::Forged(forged)) => prop_assert!(false, "{forged}"),
+        }
+    }
+
+    #[test]
+    fn whatever_is_not_signed_is_forged(body in some_body(), signature in "\\PC{0,60}") {
+        let Ok(value) = HeaderValue::from_str(&signature) else { return Ok(()) };
+        let mut sent = headers(&[("webhook-id", "evt-1"), ("webhook-timestamp", &at(0))]);
+        sent.insert("webhook-signature", value);
+        let read = webhooks().read(&sent, &body, now());
+        prop_assert!(matches!(read, Err(Refused::Forged(_))), "{read:?}");
+        prop_assert!(matches!(read_form(&String::from_utf8_lossy(&body)), Err(Refused::Forged(_))));
     }
 }
