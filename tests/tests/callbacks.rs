@@ -212,18 +212,18 @@ async fn site_ends_as_the_wallet_says(site: &Site, orders: &BTreeMap<u64, String
     }
     let metrics =
         [site.stack.api(0).get_text("/metrics").await?, site.stack.api(1).get_text("/metrics").await?];
-    let counted = |name: &str, label: &str| -> f64 {
+    let counted = |name: &str, label: &str| -> u64 {
         let lines = metrics.iter().flat_map(|text| text.lines());
         let values = lines.filter(|line| line.starts_with(name) && line.contains(label));
-        values.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
+        values.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum()
     };
     for (name, label, expected) in [
-        ("callback_events_total", "result=\"stored\"", 900.0),
-        ("callback_events_total", "result=\"known\"", 1_800.0),
-        ("callback_refused_total", "why=\"wrong_signature\"", 300.0),
+        ("callback_events_total", "result=\"stored\"", 900),
+        ("callback_events_total", "result=\"known\"", 1_800),
+        ("callback_refused_total", "why=\"wrong_signature\"", 300),
     ] {
         let found = counted(name, label);
-        ensure!((found - expected).abs() < 0.5, "{name} {label}: {found}, not {expected}");
+        ensure!(found == expected, "{name} {label}: {found}, not {expected}");
     }
     Ok(())
 }
