@@ -83,6 +83,36 @@ impl Flow {
     }
 }
 
+/// The two kinds of downstream system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// Charges and refunds.
+    Wallet,
+    /// Hands over the benefit.
+    Business,
+}
+
+/// One downstream system. Flows wait in line for it, and never behind those that wait for another.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Lane {
+    /// Wallet or business system.
+    pub side: Side,
+    /// Its configured name.
+    pub name: DownstreamName,
+}
+
+impl Lane {
+    /// Whom the next call of a flow is for; of a terminal one, whom the last was for.
+    pub fn of(state: State, wallet: DownstreamName, business: DownstreamName) -> Lane {
+        match state {
+            State::WaitPay | State::Paying | State::PayFail | State::Refunding | State::Refunded => {
+                Lane { side: Side::Wallet, name: wallet }
+            }
+            State::Payed | State::BizSuccess => Lane { side: Side::Business, name: business },
+        }
+    }
+}
+
 /// A client's wish to stop the payment before anything was executed.
 ///
 /// Accepted in `WAIT_PAY` and `PAYING` alone. Since a row that carries it can never be executed, and the row is only

@@ -143,6 +143,24 @@ fn only_what_was_surely_not_executed_does_not_count_as_a_try() {
 }
 
 #[test]
+fn the_audit_log_keeps_the_class_of_the_answer() {
+    let business = |fact| Evidence::Business { executed: Some(ExecuteAnswer::Done), fact };
+    let labels = [
+        (Evidence::Entering, "ENTERING"),
+        (Evidence::Debit(ChargeAnswer::NotFound), "NOT_FOUND"),
+        (Evidence::ChargeQuery(ChargeAnswer::Processing), "PROCESSING"),
+        (Evidence::Close(ChargeAnswer::Closed), "CLOSED"),
+        (business(FactAnswer::NotDone), "NOT_DONE"),
+        (business(FactAnswer::None(UNKNOWN)), "UNKNOWN.TIMED_OUT"),
+        (Evidence::Refund(RefundAnswer::Conflict), "CONFLICT"),
+        (Evidence::RefundQuery(RefundAnswer::None(UNAVAILABLE)), "UNAVAILABLE.THROTTLED"),
+    ];
+    for (evidence, label) in labels {
+        assert_eq!(evidence.label(), label);
+    }
+}
+
+#[test]
 fn what_our_own_gate_refused_leaves_the_row_as_it_is() {
     for cause in [UnavailableCause::BreakerOpen, UnavailableCause::BudgetSpent] {
         let refused = NoAnswer::Unavailable { cause, retry_after_ms: Some(7_000) };

@@ -322,6 +322,7 @@ pub fn home_of(mutant: Mutant) -> World {
         | Mutant::HearingClock
         | Mutant::RefundNotFoundIsRefunded
         | Mutant::RefundForgotten
+        | Mutant::SuccessRefunded
         | Mutant::CasById => CALM,
         Mutant::TimeoutIsFailure
         | Mutant::NotFoundIsFailure

@@ -67,6 +67,8 @@ pub struct Campaign {
     pub seeds: Range<u64>,
     /// What is run.
     pub subject: Subject,
+    /// Every call that changes something arrives twice.
+    pub doubled: bool,
     /// Threads.
     pub threads: usize,
     /// Ends after so many failing seeds.
@@ -87,7 +89,8 @@ impl Campaign {
                         if seed >= self.seeds.end {
                             break;
                         }
-                        let ran = run(&Setup { seed, subject: self.subject, ..Setup::default() });
+                        let (subject, doubled) = (self.subject, self.doubled);
+                        let ran = run(&Setup { seed, subject, doubled, ..Setup::default() });
                         let mut totals = totals.lock().unwrap_or_else(PoisonError::into_inner);
                         totals.add(seed, ran);
                         enough.fetch_or(totals.failures.len() >= self.enough_failures, Ordering::Relaxed);

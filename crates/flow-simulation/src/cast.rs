@@ -19,6 +19,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::dice::Topic;
 use crate::far::Far;
 use crate::life::{Death, Life};
+use crate::onlooker::Step;
 use crate::plan::{APIS, Upheaval, UpheavalKind};
 use crate::site::Site;
 use crate::statements::Statements;
@@ -270,6 +271,7 @@ fn outsider(site: &Site, target: i64) {
     };
     site.time.sync();
     site.business.with(|world, now_ms| drop(world.execute(&order, now_ms)));
+    site.show(Step::Arrived);
 }
 
 /// The timer of a process, until its death; it sometimes has no room.

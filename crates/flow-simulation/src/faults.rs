@@ -150,7 +150,17 @@ pub(crate) fn of_call(site: &Site, who: Who, message: &Message, draw: &mut Draw)
         site.note(who, What::Fault(draw.point, trouble.name(), trouble.size_ms()));
         return Some(trouble);
     }
-    outage(site, who, message)
+    outage(site, who, message).or_else(|| doubled(site, who, message, draw))
+}
+
+/// A second copy is under way, in a run in which everything arrives twice, to its end.
+fn doubled(site: &Site, who: Who, message: &Message, draw: &mut Draw) -> Option<FarTrouble> {
+    if !site.doubled || message.is_read() || draw.left_out {
+        return None;
+    }
+    let trouble = FarTrouble::Twice { after_ms: lateness_ms(site, message, draw) };
+    site.note(who, What::Fault(draw.point, trouble.name(), trouble.size_ms()));
+    Some(trouble)
 }
 
 fn outage(site: &Site, who: Who, message: &Message) -> Option<FarTrouble> {

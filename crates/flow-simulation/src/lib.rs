@@ -6,6 +6,7 @@
 //! - [`life`], [`cast`]: processes that die, stand still and come back. [`statements`], [`far`], [`message`]: their ways
 //!   to the database and to the far side. [`faults`]: what goes wrong there.
 //! - [`clients`], [`people`]: who wants something. [`watch`]: whether every promise is kept, at every step.
+//! - [`onlooker`]: the raw rows and books at every step, for whoever judges by rules of their own.
 //! - [`run`]: one run. [`shrink`]: a failing one made short. [`campaign`]: many. [`trace`]: what happened.
 //! - [`mind`]: where a deliberate fault is put into the product, to show that it would be found.
 //!
@@ -20,6 +21,7 @@ mod faults;
 mod life;
 mod message;
 mod mind;
+pub mod onlooker;
 mod people;
 mod plan;
 pub mod run;

@@ -36,6 +36,9 @@ struct Arguments {
     /// With --story: print every event, shrink nothing.
     #[arg(long, requires = "story")]
     whole: bool,
+    /// Every call that changes something arrives twice.
+    #[arg(long)]
+    doubled: bool,
     /// Put this deliberate fault into the product: the run must find it.
     #[arg(long, value_parser = parse_mutant)]
     mutant: Option<Mutant>,
@@ -57,7 +60,9 @@ fn main() -> ExitCode {
     }
     let subject = arguments.mutant.map_or(Subject::SHIPPED, Subject::with);
     let good = match arguments.seed {
-        Some(seed) => one(&arguments, Setup { seed, subject, ..Setup::default() }),
+        Some(seed) => {
+            one(&arguments, Setup { seed, subject, doubled: arguments.doubled, ..Setup::default() })
+        }
         None if arguments.mutants => every_mutant(&arguments),
         None => many(&arguments, subject),
     };
@@ -73,6 +78,7 @@ fn campaign(arguments: &Arguments, subject: Subject) -> Campaign {
     Campaign {
         seeds: arguments.from..arguments.from.saturating_add(arguments.seeds),
         subject,
+        doubled: arguments.doubled,
         threads: threads(arguments),
         enough_failures: 1,
     }
@@ -132,8 +138,9 @@ fn many(arguments: &Arguments, subject: Subject) -> bool {
     };
     println!("\nseed {seed} BROKE A PROMISE: {broken}");
     let with = subject.mutant().map(|mutant| format!(" --mutant {}", mutant.name())).unwrap_or_default();
-    println!("replay: cargo xtask sim --seed {seed} --story{with}\n");
-    tell_shrunk(&Setup { seed: *seed, subject, ..Setup::default() });
+    let twice = if arguments.doubled { " --doubled" } else { "" };
+    println!("replay: cargo xtask sim --seed {seed} --story{twice}{with}\n");
+    tell_shrunk(&Setup { seed: *seed, subject, doubled: arguments.doubled, ..Setup::default() });
     subject.mutant().is_some()
 }
 

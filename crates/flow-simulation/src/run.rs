@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use flow_core::create::PaymentRequest;
 use flow_core::flow::Flow;
+use flow_testkit::fakes::Switches;
 use flow_testkit::mutants::Subject;
 use tokio::task::JoinSet;
 
@@ -13,6 +14,7 @@ use crate::cast::Cast;
 use crate::clients::Client;
 use crate::dice::{Dice, Point};
 use crate::mind::Installed;
+use crate::onlooker::{Onlooker, Seat};
 use crate::people;
 use crate::plan::Plan;
 use crate::site::Site;
@@ -30,6 +32,11 @@ pub struct Setup {
     pub seed: u64,
     /// The product, or the product with a fault.
     pub subject: Subject,
+    /// How wallet and business system break their contracts; not at all unless told so. That a wallet cannot close an
+    /// order is up to the world.
+    pub far_side: Switches,
+    /// Every call that changes something arrives twice, if nothing else goes wrong with it; also once all is calm.
+    pub doubled: bool,
     /// Incidents that are left out.
     pub left_out: BTreeSet<Point>,
     /// Without random latencies.
@@ -66,18 +73,30 @@ pub struct Ran {
 /// # Panics
 /// If no runtime can be made.
 pub fn run(setup: &Setup) -> Ran {
+    run_with(setup, None)
+}
+
+/// Runs it before an onlooker, who is the only one to judge it: [`Ran::broken`] is the first objection.
+///
+/// # Panics
+/// If no runtime can be made.
+pub fn run_before(setup: &Setup, onlooker: Box<Onlooker>) -> Ran {
+    run_with(setup, Some(onlooker))
+}
+
+fn run_with(setup: &Setup, onlooker: Option<Box<Onlooker>>) -> Ran {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .expect("a runtime without IO needs nothing from the system");
-    runtime.block_on(play(setup))
+    runtime.block_on(play(setup, Seat::of(onlooker)))
 }
 
-async fn play(setup: &Setup) -> Ran {
+async fn play(setup: &Setup, onlooker: Seat) -> Ran {
     let dice = Dice::new(setup.seed, setup.left_out.clone());
     let plan = Plan::draw(&dice);
-    let site = Arc::new(Site::new(plan, dice, setup.subject, setup.keep_trace, setup.plain));
+    let site = Arc::new(Site::new(plan, dice, setup, onlooker));
     let _installed = Installed::for_run(&site);
     let cast = Cast::start(&site);
     let mut clients = JoinSet::new();

@@ -6,14 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flow_core::flow::Flow;
 use flow_core::ids::FlowId;
-use flow_testkit::fakes::FakeWorld;
+use flow_testkit::fakes::{FakeWorld, Switches};
 use flow_testkit::mem_store::MemStore;
 use flow_testkit::mutants::Subject;
 use tokio::sync::Notify;
 
 use crate::dice::{Dice, Draw, Topic};
 use crate::message::target_number;
+use crate::onlooker::Seat;
 use crate::plan::{Plan, UpheavalKind};
+use crate::run::Setup;
 use crate::time::{Time, sleep_ms};
 use crate::trace::{Trace, What, Who};
 
@@ -38,6 +40,9 @@ pub(crate) struct Site {
     broken: AtomicBool,
     /// Latencies are left out, to make a story plain.
     pub(crate) plain: bool,
+    /// Every call that changes something arrives twice.
+    pub(crate) doubled: bool,
+    pub(crate) onlooker: Seat,
 }
 
 /// What was noted already.
@@ -50,30 +55,32 @@ struct Seen {
 }
 
 impl Site {
-    pub(crate) fn new(plan: Plan, dice: Dice, subject: Subject, keep_trace: bool, plain: bool) -> Site {
+    pub(crate) fn new(plan: Plan, dice: Dice, setup: &Setup, onlooker: Seat) -> Site {
         let time = Arc::new(Time::new(plan.wallet_skew_ms, plan.business_skew_ms));
         let store = MemStore::new(time.database.clone());
-        store.set_subject(subject);
+        store.set_subject(setup.subject);
         let wallet = FakeWorld::new(time.wallet.clone());
-        let switches =
-            pay_sim::ledger::Switches { close_unsupported: !plan.wallet_closes, ..Default::default() };
-        wallet.set_switches(switches);
+        let broken = setup.far_side.clone();
+        wallet.set_switches(Switches { close_unsupported: !plan.wallet_closes, ..broken.clone() });
         let business = FakeWorld::new(time.business.clone());
+        business.set_switches(broken);
         Site {
             time,
             plan,
             dice,
-            subject,
+            subject: setup.subject,
             store,
             wallet,
             business,
             changed: Notify::new(),
-            trace: Mutex::new(Trace::new(keep_trace)),
+            trace: Mutex::new(Trace::new(setup.keep_trace)),
             seen: Mutex::default(),
             calm: AtomicBool::new(false),
             under_way: AtomicU64::new(0),
             broken: AtomicBool::new(false),
-            plain,
+            plain: setup.plain,
+            doubled: setup.doubled,
+            onlooker,
         }
     }
 
@@ -85,8 +92,15 @@ impl Site {
         self.trace().add(self.time.now_ms(), who, what);
     }
 
-    /// Records a broken promise. The run ends at the first.
+    /// Records a broken promise. The run ends at the first. Where an onlooker judges, nobody else does.
     pub(crate) fn broken(&self, what: String) {
+        if !self.onlooker.is_taken() {
+            self.end_with(what);
+        }
+    }
+
+    /// Ends the run with this finding.
+    pub(crate) fn end_with(&self, what: String) {
         self.broken.store(true, Ordering::SeqCst);
         self.note(Who::World, What::Broken(what));
         self.changed.notify_waiters();

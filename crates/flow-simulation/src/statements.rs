@@ -10,8 +10,8 @@ use flow_core::cas::{CasWrite, Change, WriteEvidence};
 use flow_core::flow::{Flow, Trigger};
 use flow_core::ids::{CallerId, FlowId, IdempotencyKey, Target, Version};
 use flow_core::ports::{
-    Bound, CasOutcome, Created, FlowEvent, FlowFilter, FlowPage, FlowStore, KeyBinding, Lookup, NewFlow,
-    PartitionLease, ScanPage, Seen, StateSummary, StoreError,
+    Bound, CasOutcome, Created, DueFlow, FlowEvent, FlowFilter, FlowPage, FlowStore, KeyBinding, Lookup,
+    NewFlow, PartitionLease, ScanPage, Seen, StateSummary, StoreError,
 };
 use flow_testkit::mem_store::{StoreFault, StoreOp};
 
@@ -20,6 +20,7 @@ use crate::faults::{self, StoreTrouble};
 use crate::life::{HeldLease, Life};
 use crate::message::target_number;
 use crate::mind;
+use crate::onlooker::Step;
 use crate::time::sleep_ms;
 use crate::trace::What;
 
@@ -152,6 +153,9 @@ impl FlowStore for Statements {
         let arrived = self.send_for_flow(Topic::Load, flow_id).await;
         self.arm(&arrived, StoreOp::Load);
         let result = self.life.site.store.load(flow_id).await;
+        if result.is_ok() {
+            self.life.site.show(Step::Read(flow_id));
+        }
         self.hear(arrived, result).await
     }
 
@@ -234,7 +238,7 @@ impl FlowStore for Statements {
         mind::write_heard(site, heard)
     }
 
-    async fn list_due_after(&self, page: ScanPage) -> Result<Vec<FlowId>, StoreError> {
+    async fn list_due_after(&self, page: ScanPage) -> Result<Vec<DueFlow>, StoreError> {
         let arrived = self.send(Topic::ListDue, i64::from(self.life.place)).await;
         self.arm(&arrived, StoreOp::ListDue);
         let result = self.life.site.store.list_due_after(page).await;

@@ -12,14 +12,12 @@ use flow_testkit::ledger_check::{Invariant, OrderFacts, check_row, check_settled
 use pay_sim::ledger::{Effect, OrderLedger};
 
 use crate::message::{Message, target_number};
+use crate::onlooker::{ALL_ORDERS, Step};
 use crate::site::{Site, flow_id, flow_of_number};
 use crate::trace::{What, Who};
 
 /// How the numbers of those begin who buy a benefit past us.
 pub(crate) const OUTSIDER: &str = "outside-";
-
-/// Orders read from the books at once; more than any run makes.
-const ALL_ORDERS: usize = 10_000;
 
 impl Site {
     /// What really happened under the flow's number.
@@ -31,6 +29,7 @@ impl Site {
 
     /// The far side has done something with a message: note what it led to, and check it.
     pub(crate) fn look_at_books(&self, message: &Message) {
+        self.show(Step::Arrived);
         match message {
             Message::Fact(target) => {
                 let attempts = self.store.flows().into_iter().filter(|flow| flow.target == *target);
@@ -87,6 +86,7 @@ impl Site {
 
     /// A row may have been written: note it if it was, and check it.
     pub(crate) fn look_at_row(&self, flow_id: FlowId) {
+        self.show(Step::Written(flow_id));
         let Some(flow) = self.store.flow(flow_id) else { return };
         let seen = self.version_seen(flow_id, flow.version.0);
         if seen == Some(flow.version.0) {
@@ -118,6 +118,7 @@ impl Site {
     }
 
     fn look_at_new(&self, flow: &Flow) {
+        self.show(Step::Created(flow.id));
         self.name_flow(flow);
         if self.version_seen(flow.id, flow.version.0).is_none() {
             let target = target_number(&flow.target);

@@ -14,7 +14,7 @@ const SEEDS: u64 = 300;
 
 fn nothing_breaks_in(seeds: Range<u64>) {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let campaign = Campaign { seeds, subject: Subject::SHIPPED, threads, enough_failures: 1 };
+    let campaign = Campaign { seeds, subject: Subject::SHIPPED, doubled: false, threads, enough_failures: 1 };
     let totals = campaign.run(|_| {});
     if let Some((seed, broken)) = totals.failures.first_key_value() {
         let (_, ran) = shrink(&Setup { seed: *seed, ..Setup::default() });

@@ -12,6 +12,7 @@
 pub mod advance;
 pub mod daemon;
 pub mod inbox;
+mod lanes;
 mod partition;
 pub mod report;
 pub mod round;

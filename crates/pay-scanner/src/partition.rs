@@ -1,15 +1,17 @@
 //! The sweep of one partition: lease, pages, rows.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use flow_core::ids::FlowId;
-use flow_core::ports::{PartitionLease, ScanPage, StoreError};
-use tokio::sync::Semaphore;
+use flow_core::flow::Lane;
+use flow_core::ports::{DueFlow, PartitionLease, ScanPage, StoreError};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::advance::Outcome;
+use crate::lanes::{Lanes, Seat};
 use crate::report::{PartitionEnd, PartitionReport, Tally};
 use crate::round::Sweep;
 
@@ -19,8 +21,8 @@ pub(crate) struct PartitionSweep {
     pub(crate) partition: u32,
     /// The round's one "now".
     pub(crate) due_by: DateTime<Utc>,
-    /// Shared by the round's partitions: as many seats as rows may be worked on at once.
-    pub(crate) seats: Arc<Semaphore>,
+    /// Shared by the round's partitions.
+    pub(crate) lanes: Lanes,
     pub(crate) stop: CancellationToken,
 }
 
@@ -77,6 +79,7 @@ impl PartitionSweep {
     ) -> Result<PartitionEnd, StoreError> {
         let limit_rows = self.sweep.settings.page_rows;
         let mut after_id = 0;
+        let mut patience = Patience::default();
         loop {
             if self.stop.is_cancelled() {
                 return Ok(PartitionEnd::Stopped);
@@ -91,12 +94,12 @@ impl PartitionSweep {
                 due_by: self.due_by,
                 limit_rows,
             };
-            let ids = self.sweep.store.list_due_after(page).await?;
-            let is_full = u32::try_from(ids.len()).is_ok_and(|rows| rows >= limit_rows);
+            let rows = self.sweep.store.list_due_after(page).await?;
+            let is_full = u32::try_from(rows.len()).is_ok_and(|rows| rows >= limit_rows);
             report.pages += 1;
             report.full_pages += u32::from(is_full);
-            let last_id = ids.last().map(|id| id.get());
-            if !self.begin_rows(ids, &mut report.tally, under_way).await {
+            let last_id = rows.last().map(|row| row.id.get());
+            if !self.begin_rows(rows, &mut patience, &mut report.tally, under_way).await {
                 return Ok(PartitionEnd::Stopped);
             }
             match last_id {
@@ -106,43 +109,88 @@ impl PartitionSweep {
         }
     }
 
-    /// Begins every row of a page as soon as there is a seat for it; `false` if the process was told to stop first.
+    /// Begins every row of a page as soon as its lane has a seat for it; `false` if the process was told to stop first.
     /// The next page is read while the last rows of this one are still under way: the cursor is past them.
     async fn begin_rows(
         &self,
-        ids: Vec<FlowId>,
+        rows: Vec<DueFlow>,
+        patience: &mut Patience,
         tally: &mut Tally,
         under_way: &mut JoinSet<Option<Outcome>>,
     ) -> bool {
-        let mut ids = ids.into_iter();
-        while let Some(flow_id) = ids.next() {
+        let mut rows = rows.into_iter();
+        while let Some(row) = rows.next() {
             tally.seen += 1;
             let seat = tokio::select! {
                 biased;
-                () = self.stop.cancelled() => None,
-                seat = Arc::clone(&self.seats).acquire_owned() => seat.ok(),
+                () = self.stop.cancelled() => {
+                    let unbegun = u64::try_from(rows.len()).unwrap_or(u64::MAX);
+                    tally.seen += unbegun;
+                    tally.left += 1 + unbegun;
+                    return false;
+                }
+                seat = self.seat(&row.lane, patience) => seat,
             };
-            let Some(seat) = seat else {
-                let unbegun = u64::try_from(ids.len()).unwrap_or(u64::MAX);
-                tally.seen += unbegun;
-                tally.left += 1 + unbegun;
-                return false;
-            };
-            let advance = Arc::clone(&self.sweep.advance);
-            under_way.spawn(async move {
-                let advanced = advance.advance(flow_id).await;
-                drop(seat);
-                advanced
-                    .inspect_err(|error| {
-                        tracing::warn!(%flow_id, %error, "a flow could not be advanced; it stays due");
-                    })
-                    .ok()
-            });
+            match seat {
+                Some(seat) => self.begin(row, seat, under_way),
+                None => tally.gate_closed += 1,
+            }
             while let Some(done) = under_way.try_join_next() {
                 tally.count(outcome_of(done));
             }
         }
         true
+    }
+
+    /// A seat in the row's lane; `None` if this sweep has waited for that lane as long as it may.
+    async fn seat(&self, lane: &Lane, patience: &mut Patience) -> Option<Seat> {
+        let left_ms = patience.left_ms(lane)?;
+        let started_ms = self.sweep.clock.monotonic_ms();
+        let waiting = tokio::time::timeout(Duration::from_millis(left_ms), self.lanes.enter(lane));
+        let seat = waiting.await.ok().flatten();
+        let waited_ms = self.sweep.clock.monotonic_ms().saturating_sub(started_ms);
+        patience.spend(lane, if seat.is_some() { waited_ms } else { left_ms });
+        seat
+    }
+
+    fn begin(&self, row: DueFlow, seat: Seat, under_way: &mut JoinSet<Option<Outcome>>) {
+        let advance = Arc::clone(&self.sweep.advance);
+        let flow_id = row.id;
+        under_way.spawn(async move {
+            let advanced = advance.advance(flow_id).await;
+            if matches!(advanced, Ok(Outcome::GateClosed)) {
+                seat.close_lane();
+            }
+            drop(seat);
+            advanced
+                .inspect_err(|error| {
+                    tracing::warn!(%flow_id, %error, "a flow could not be advanced; it stays due");
+                })
+                .ok()
+        });
+    }
+}
+
+/// How long one sweep waits for seats of one lane, all in all, in milliseconds. Short enough that the partition's other
+/// rows need not wait, and that the next round begins at the oldest row again; long enough for some work to be done.
+const LANE_PATIENCE_MS: u64 = 500;
+
+/// What is left of the patience, by lane.
+#[derive(Default)]
+struct Patience {
+    spent_ms: HashMap<Lane, u64>,
+}
+
+impl Patience {
+    fn left_ms(&self, lane: &Lane) -> Option<u64> {
+        let spent_ms = self.spent_ms.get(lane).copied().unwrap_or(0);
+        (spent_ms < LANE_PATIENCE_MS).then(|| LANE_PATIENCE_MS - spent_ms)
+    }
+
+    fn spend(&mut self, lane: &Lane, waited_ms: u64) {
+        if waited_ms > 0 {
+            *self.spent_ms.entry(lane.clone()).or_default() += waited_ms;
+        }
     }
 }
 

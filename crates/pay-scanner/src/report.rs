@@ -13,7 +13,7 @@ pub struct Tally {
     pub advanced: u64,
     /// Tried without a change of state; rescheduled.
     pub repeated: u64,
-    /// Left due, because our own breaker or budget let no call out.
+    /// Left due: our own breaker or budget let no call out, or too many rows were waiting for the same downstream.
     pub gate_closed: u64,
     /// Carried on by somebody else meanwhile.
     pub overtaken: u64,
@@ -105,10 +105,13 @@ impl RoundReport {
         self.partitions.iter().filter(|partition| partition.end == end).count()
     }
 
-    /// Whether there is so much to do that the next round should not wait: a page was full, and the work goes on. When
+    /// Whether there is so much to do that the next round should not wait: a page was full or rows were left,
+    /// and the work goes on. When
     /// nothing can be rescheduled, every row stays due, and going on at once would spin.
     pub fn wants_another_at_once(&self) -> bool {
         let worked_on = self.tally.advanced + self.tally.repeated + self.tally.held;
-        worked_on > 0 && self.partitions.iter().any(|partition| partition.full_pages > 0)
+        let more =
+            self.tally.gate_closed > 0 || self.partitions.iter().any(|partition| partition.full_pages > 0);
+        worked_on > 0 && more
     }
 }

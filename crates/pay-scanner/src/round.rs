@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use flow_core::ports::{Clock, FlowStore, StoreError};
 use metrics::{counter, histogram};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::advance::Advance;
+use crate::lanes::Lanes;
 use crate::partition::{PartitionSweep, Swept};
 use crate::report::{PartitionEnd, RoundReport};
 
@@ -25,7 +25,7 @@ pub struct SweepSettings {
     pub partitions: u32,
     /// Rows read at once, at least 1.
     pub page_rows: u32,
-    /// Most rows worked on at once, at least 1.
+    /// Most rows worked on at once for one downstream system, at least 1.
     pub max_parallel_flows: usize,
 }
 
@@ -35,7 +35,7 @@ pub struct Sweep {
     pub(crate) store: Arc<dyn FlowStore>,
     pub(crate) advance: Arc<dyn Advance>,
     pub(crate) settings: SweepSettings,
-    clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 /// The store failed, and the round ended early. Rows that were begun are finished; the rest is the next round's.
@@ -79,7 +79,7 @@ impl Sweep {
         let mut failure = None;
         match self.store.now().await {
             Ok(due_by) => {
-                let seats = Arc::new(Semaphore::new(self.settings.max_parallel_flows));
+                let lanes = Lanes::new(self.settings.max_parallel_flows);
                 let mut sweeping: JoinSet<Swept> = JoinSet::new();
                 for step in 0..self.settings.partitions {
                     if sweeping.len() >= PARTITIONS_AT_ONCE {
@@ -90,8 +90,8 @@ impl Sweep {
                     }
                     let partition =
                         (first_partition % self.settings.partitions + step) % self.settings.partitions;
-                    let (sweep, seats, stop) = (self.clone(), Arc::clone(&seats), stop.clone());
-                    sweeping.spawn(PartitionSweep { sweep, partition, due_by, seats, stop }.run());
+                    let (sweep, lanes, stop) = (self.clone(), lanes.clone(), stop.clone());
+                    sweeping.spawn(PartitionSweep { sweep, partition, due_by, lanes, stop }.run());
                 }
                 while let Some(done) = sweeping.join_next().await {
                     collect(Some(done), &mut report, &mut failure);

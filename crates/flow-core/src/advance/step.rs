@@ -8,7 +8,8 @@ use super::{AdvanceError, Advancer, Call, Seat};
 use crate::cas::{CasWrite, Change, WriteEvidence};
 use crate::decide::{Action, Decision, Evidence};
 use crate::decisions::{decide, too_late_to_follow};
-use crate::flow::{Flow, HoldReason};
+use crate::downstream::Turn;
+use crate::flow::{Flow, HoldReason, Trigger};
 use crate::ids::Actor;
 use crate::ports::{CasOutcome, StoreError};
 
@@ -50,7 +51,8 @@ impl Advancer {
         let mut action = first;
         let mut asked_first_ms = None;
         for _ in 0..MAX_ACTIONS_PER_STEP {
-            let performed = self.perform(&seat.flow, action).await;
+            let turn = if asked_first_ms.is_none() { first_turn(call.trigger) } else { Turn::Patient };
+            let performed = self.perform(&seat.flow, action, turn).await;
             let now = seat.now(&*self.clock);
             let evidence = evidence_of(call, action, &performed);
             // What a second answer means may rest on the first one ("no such order", before a close that is refused),
@@ -114,6 +116,19 @@ impl Advancer {
             Err(StoreError::OutcomeUnknown) => Ok(StepEnd::StartOver),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// The scanner's flows keep their place in line; the others would rather come again.
+const fn first_turn(trigger: Trigger) -> Turn {
+    match trigger {
+        Trigger::Scanner => Turn::Patient,
+        Trigger::Sync
+        | Trigger::Timer
+        | Trigger::Wake
+        | Trigger::Callback
+        | Trigger::Recon
+        | Trigger::Operator => Turn::Eager,
     }
 }
 

@@ -37,6 +37,30 @@ pub struct Limits {
     pub breaker: BreakerLimits,
 }
 
+/// How long a call waits for its turn before its gate refuses it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// As long as [`Limits::queue_wait_ms`] says: somebody else carries the flow on, or it comes back by itself.
+    Eager,
+    /// [`PATIENCE`] times as long. For what keeps its place in a line: the scanner's calls, which come by the age of
+    /// their flows, and calls that finish what the same step began (the debit after its query, the fact after its
+    /// execution). Half a step is a call thrown away, and a backlog in which new queries crowd out the debits of old
+    /// ones does not move.
+    Patient,
+}
+
+/// How many times longer a patient call waits.
+pub const PATIENCE: u64 = 20;
+
+impl Turn {
+    const fn queue_wait_ms(self, limits: &Limits) -> u64 {
+        match self {
+            Turn::Eager => limits.queue_wait_ms,
+            Turn::Patient => limits.queue_wait_ms.saturating_mul(PATIENCE),
+        }
+    }
+}
+
 /// What of a wallet the decisions depend on; see [`Rules`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WalletRules {
@@ -114,6 +138,7 @@ impl Downstreams {
         name: &DownstreamName,
         spot: Spot,
         action: &'static str,
+        turn: Turn,
         call: impl FnOnce(Arc<dyn Wallet>) -> F,
     ) -> Result<(Answered<A>, u32), NoAnswer>
     where
@@ -121,7 +146,7 @@ impl Downstreams {
         F: Future<Output = Answered<A>>,
     {
         let entry = self.wallets.get(name).ok_or(NOT_CONFIGURED)?;
-        entry.gate.call(spot, action, || call(Arc::clone(&entry.port))).await
+        entry.gate.call(spot, action, turn, || call(Arc::clone(&entry.port))).await
     }
 
     /// Calls a business system through its gate, between the crash points of its spot.
@@ -133,6 +158,7 @@ impl Downstreams {
         name: &DownstreamName,
         spot: Spot,
         action: &'static str,
+        turn: Turn,
         call: impl FnOnce(Arc<dyn Business>) -> F,
     ) -> Result<(Answered<A>, u32), NoAnswer>
     where
@@ -140,7 +166,7 @@ impl Downstreams {
         F: Future<Output = Answered<A>>,
     {
         let entry = self.businesses.get(name).ok_or(NOT_CONFIGURED)?;
-        entry.gate.call(spot, action, || call(Arc::clone(&entry.port))).await
+        entry.gate.call(spot, action, turn, || call(Arc::clone(&entry.port))).await
     }
 }
 
@@ -230,13 +256,14 @@ impl Gate {
         &self,
         spot: Spot,
         action: &'static str,
+        turn: Turn,
         call: impl FnOnce() -> F,
     ) -> Result<(Answered<A>, u32), NoAnswer>
     where
         A: Classified,
         F: Future<Output = Answered<A>>,
     {
-        let mut permit = match self.enter().await {
+        let mut permit = match self.enter(turn).await {
             Ok(permit) => permit,
             Err(refused) => {
                 self.count(action, refused.as_str());
@@ -259,7 +286,7 @@ impl Gate {
         Ok((answered, took_ms))
     }
 
-    async fn enter(&self) -> Result<Permit<'_>, NoAnswer> {
+    async fn enter(&self, turn: Turn) -> Result<Permit<'_>, NoAnswer> {
         // An open breaker or a spent budget answers before anybody queues for a place.
         let peeked = self.with_breaker(|breaker| {
             let pass = breaker.enter(self.clock.monotonic_ms())?;
@@ -268,19 +295,19 @@ impl Gate {
         });
         peeked.map_err(|wait_ms| unavailable(UnavailableCause::BreakerOpen, wait_ms))?;
         let spent = self.with_budget(|budget| budget.wait_ms(self.clock.monotonic_ms()));
-        if spent > self.limits.queue_wait_ms {
+        let queue_wait_ms = turn.queue_wait_ms(&self.limits);
+        if spent > queue_wait_ms {
             return Err(unavailable(UnavailableCause::BudgetSpent, spent));
         }
-        let wait = Duration::from_millis(self.limits.queue_wait_ms);
+        let wait = Duration::from_millis(queue_wait_ms);
         let place = match tokio::time::timeout(wait, Arc::clone(&self.places).acquire_owned()).await {
             Ok(Ok(place)) => place,
             // The semaphore is never closed; either way nothing was sent.
             Ok(Err(_)) | Err(_) => {
-                return Err(unavailable(UnavailableCause::BudgetSpent, self.limits.queue_wait_ms));
+                return Err(unavailable(UnavailableCause::BudgetSpent, queue_wait_ms));
             }
         };
-        let booked =
-            self.with_budget(|budget| budget.book(self.clock.monotonic_ms(), self.limits.queue_wait_ms));
+        let booked = self.with_budget(|budget| budget.book(self.clock.monotonic_ms(), queue_wait_ms));
         let wait_ms = booked.map_err(|wait_ms| unavailable(UnavailableCause::BudgetSpent, wait_ms))?;
         if wait_ms > 0 {
             tokio::time::sleep(Duration::from_millis(wait_ms)).await;

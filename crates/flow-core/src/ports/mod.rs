@@ -14,8 +14,9 @@ pub use business::{Business, Execution};
 pub use clock::{Clock, Jitter, SystemClock, SystemJitter};
 pub use inbox::{Inbox, InboxChange, InboxEvent, InboxPage, InboxState, InboxSummary, InboxWrite, Recorded};
 pub use store::{
-    Bound, CasOutcome, CasWrite, Change, Created, FlowEvent, FlowFilter, FlowPage, FlowStore, KeyBinding,
-    Lookup, NewFlow, PartitionLease, RequestRecord, ScanPage, Seen, StateSummary, StoreError, WriteEvidence,
+    Bound, CasOutcome, CasWrite, Change, Created, DueFlow, FlowEvent, FlowFilter, FlowPage, FlowStore,
+    KeyBinding, Lookup, NewFlow, PartitionLease, RequestRecord, ScanPage, Seen, StateSummary, StoreError,
+    WriteEvidence,
 };
 pub use wake::{WakeError, WakeQueue};
 pub use wallet::{ChargeOrder, RefundOrder, Wallet};

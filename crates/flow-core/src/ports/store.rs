@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
 pub use crate::cas::{CasWrite, Change, WriteEvidence};
-use crate::flow::Flow;
+use crate::flow::{Flow, Lane};
 use crate::ids::{
     AttemptNo, BizKey, CallerId, DownstreamName, Fingerprint, FlowId, IdempotencyKey, RefundOrderNo, Scene,
     Target, TraceId, TradeOrderNo, UserId, Version,
@@ -259,6 +259,15 @@ pub struct StateSummary {
     pub oldest_age_ms: u64,
 }
 
+/// A row that is due, as the sweep needs to know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DueFlow {
+    /// Which.
+    pub id: FlowId,
+    /// Whom its next call is for.
+    pub lane: Lane,
+}
+
 /// The store. All methods may be cancelled by the caller at any point: a write that was handed over is carried out.
 #[async_trait]
 pub trait FlowStore: Send + Sync {
@@ -279,8 +288,8 @@ pub trait FlowStore: Send + Sync {
     async fn bind_key(&self, binding: KeyBinding) -> Result<Bound, StoreError>;
     /// Writes if the row is still as expected; row and audit line commit together.
     async fn cas(&self, write: CasWrite) -> Result<CasOutcome, StoreError>;
-    /// Ids of due rows that are not terminal, ascending.
-    async fn list_due_after(&self, page: ScanPage) -> Result<Vec<FlowId>, StoreError>;
+    /// Due rows that are not terminal, by ascending id.
+    async fn list_due_after(&self, page: ScanPage) -> Result<Vec<DueFlow>, StoreError>;
     /// Tries to become the only one to sweep a partition; `None` while another process does.
     async fn try_lease(
         &self,

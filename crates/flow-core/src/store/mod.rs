@@ -44,9 +44,9 @@ use crate::crash::Spot;
 use crate::flow::Flow;
 use crate::ids::{CallerId, FlowId, IdempotencyKey, InboxId, Target, Version};
 use crate::ports::{
-    Bound, CasOutcome, Created, FlowEvent, FlowFilter, FlowPage, FlowStore, Inbox, InboxEvent, InboxPage,
-    InboxSummary, InboxWrite, KeyBinding, Lookup, NewFlow, PartitionLease, Recorded, ScanPage, Seen,
-    StateSummary, StoreError,
+    Bound, CasOutcome, Created, DueFlow, FlowEvent, FlowFilter, FlowPage, FlowStore, Inbox, InboxEvent,
+    InboxPage, InboxSummary, InboxWrite, KeyBinding, Lookup, NewFlow, PartitionLease, Recorded, ScanPage,
+    Seen, StateSummary, StoreError,
 };
 
 /// Why the store could not be opened.
@@ -200,7 +200,7 @@ impl FlowStore for MySqlStore {
         }
     }
 
-    async fn list_due_after(&self, page: ScanPage) -> Result<Vec<FlowId>, StoreError> {
+    async fn list_due_after(&self, page: ScanPage) -> Result<Vec<DueFlow>, StoreError> {
         self.reader.list_due_after(page).await
     }
 

@@ -16,7 +16,7 @@ use super::rows::{self, EventRow, FlowRow};
 use crate::crash::{Spot, around};
 use crate::flow::Flow;
 use crate::ids::{CallerId, FlowId, IdempotencyKey, Target, Version};
-use crate::ports::{FlowEvent, Lookup, RequestRecord, ScanPage, Seen, StateSummary, StoreError};
+use crate::ports::{DueFlow, FlowEvent, Lookup, RequestRecord, ScanPage, Seen, StateSummary, StoreError};
 use crate::state::State;
 
 /// A read under way on a borrowed connection.
@@ -176,15 +176,18 @@ impl Reader {
         Ok(Seen { value: known, now })
     }
 
-    /// Walks the index of open rows alone (`is_open`, `id`, `next_retry_time`): no row is touched, nothing is sorted.
-    pub(super) async fn list_due_after(&self, page: ScanPage) -> Result<Vec<FlowId>, StoreError> {
-        let ids = self
+    /// Walks the index of open rows alone (`is_open`, `id`, `next_retry_time`), and touches only the rows of the page. The
+    /// inner query is what keeps it so: conditions are not pushed into an index over a virtual column.
+    pub(super) async fn list_due_after(&self, page: ScanPage) -> Result<Vec<DueFlow>, StoreError> {
+        let due = self
             .run(Spot::ListDue, move |connection| {
                 Box::pin(
-                    sqlx::query_scalar!(
-                        "SELECT id FROM internal_pay_flow FORCE INDEX (idx_open_id_due) \
-                         WHERE is_open = 1 AND id > ? AND next_retry_time <= ? AND MOD(id, ?) = ? \
-                         ORDER BY id LIMIT ?",
+                    sqlx::query!(
+                        "SELECT flow.id, flow.status AS `status!`, flow.wallet_name, flow.business_name \
+                         FROM (SELECT id FROM internal_pay_flow FORCE INDEX (idx_open_id_due) \
+                               WHERE is_open = 1 AND id > ? AND next_retry_time <= ? AND MOD(id, ?) = ? \
+                               ORDER BY id LIMIT ?) due \
+                         JOIN internal_pay_flow flow ON flow.id = due.id ORDER BY due.id",
                         page.after_id,
                         page.due_by.naive_utc(),
                         page.partitions.max(1),
@@ -195,8 +198,8 @@ impl Reader {
                 )
             })
             .await?;
-        ids.into_iter()
-            .map(|id| FlowId::new(id).map_err(|_| StoreError::Corrupt { flow_id: id, column: "id" }))
+        due.into_iter()
+            .map(|row| rows::due_flow(row.id, &row.status, row.wallet_name, row.business_name))
             .collect()
     }
 

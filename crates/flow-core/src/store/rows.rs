@@ -4,13 +4,13 @@
 use chrono::{DateTime, NaiveDateTime, Utc};
 
 use crate::answer::ErrorCode;
-use crate::flow::{CancelRequest, Flow, Hold, HoldReason, RefundReason, RefundTerms, Trigger};
+use crate::flow::{CancelRequest, Flow, Hold, HoldReason, Lane, RefundReason, RefundTerms, Trigger};
 use crate::ids::{
     Actor, AttemptNo, BizKey, CallerId, DownstreamName, DownstreamRef, Fingerprint, FlowId, IdError,
     RefundOrderNo, Scene, Target, TradeOrderNo, UserId, Version,
 };
 use crate::money::{Currency, Money};
-use crate::ports::{FlowEvent, StoreError};
+use crate::ports::{DueFlow, FlowEvent, StoreError};
 use crate::state::State;
 
 /// The columns of a flow, as [`select_flow!`](super::reads) lists them. All optional, since a lookup joins them to
@@ -112,6 +112,21 @@ impl Row {
 /// The database's clock in a row that has one.
 pub(super) fn db_now(row: &FlowRow) -> Result<DateTime<Utc>, StoreError> {
     Row(row.id.unwrap_or(0)).time("NOW(3)", row.db_now)
+}
+
+/// What the sweep is told of a row.
+pub(super) fn due_flow(
+    flow_id: i64,
+    status: &str,
+    wallet: String,
+    business: String,
+) -> Result<DueFlow, StoreError> {
+    let at = Row(flow_id);
+    let state = State::parse(status).ok_or_else(|| at.corrupt("status"))?;
+    let wallet = DownstreamName::new(wallet).map_err(|_| at.corrupt("wallet_name"))?;
+    let business = DownstreamName::new(business).map_err(|_| at.corrupt("business_name"))?;
+    let id = FlowId::new(flow_id).map_err(|_| at.corrupt("id"))?;
+    Ok(DueFlow { id, lane: Lane::of(state, wallet, business) })
 }
 
 /// The flow in a row.

@@ -143,6 +143,7 @@ async fn a_sweep_page_is_a_range_over_its_index(schema: Schema) {
     }
     let mut root = schema.root().await;
     root.execute("ANALYZE TABLE internal_pay_flow").await.unwrap();
+    // The inner query; the outer one reads the page's rows by their primary key.
     let explain = "EXPLAIN SELECT id FROM internal_pay_flow FORCE INDEX (idx_open_id_due) \
                    WHERE is_open = 1 AND id > 5 AND next_retry_time <= NOW(3) AND MOD(id, 4) = 1 ORDER BY id LIMIT 10";
     // MySQL 9 answers as a tree by default.

@@ -13,8 +13,8 @@ use chrono::{DateTime, Utc};
 use flow_core::flow::Flow;
 use flow_core::ids::{CallerId, FlowId, IdempotencyKey, Target, Version};
 use flow_core::ports::{
-    Bound, CasOutcome, CasWrite, Created, FlowEvent, FlowFilter, FlowPage, FlowStore, KeyBinding, Lookup,
-    NewFlow, PartitionLease, ScanPage, Seen, StateSummary, StoreError,
+    Bound, CasOutcome, CasWrite, Created, DueFlow, FlowEvent, FlowFilter, FlowPage, FlowStore, KeyBinding,
+    Lookup, NewFlow, PartitionLease, ScanPage, Seen, StateSummary, StoreError,
 };
 
 use crate::clock::ManualClock;
@@ -245,7 +245,7 @@ impl FlowStore for MemStore {
         self.write(StoreOp::Cas, |table, now| table.cas(&write, now)).await
     }
 
-    async fn list_due_after(&self, page: ScanPage) -> Result<Vec<FlowId>, StoreError> {
+    async fn list_due_after(&self, page: ScanPage) -> Result<Vec<DueFlow>, StoreError> {
         self.read(StoreOp::ListDue, |table| table.list_due_after(&page)).await
     }
 

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use flow_core::flow::{Flow, Trigger};
+use flow_core::flow::{Flow, Lane, Trigger};
 use flow_core::ids::{
     CallerId, Fingerprint, FlowId, IdempotencyKey, RefundOrderNo, Target, TradeOrderNo, Version,
 };
 use flow_core::ports::{
-    Bound, CasOutcome, CasWrite, Change, Created, FlowEvent, FlowFilter, FlowPage, KeyBinding, Lookup,
-    NewFlow, RequestRecord, ScanPage, Seen, StateSummary, StoreError,
+    Bound, CasOutcome, CasWrite, Change, Created, DueFlow, FlowEvent, FlowFilter, FlowPage, KeyBinding,
+    Lookup, NewFlow, RequestRecord, ScanPage, Seen, StateSummary, StoreError,
 };
 use flow_core::state::{Edge, State};
 
@@ -150,7 +150,7 @@ impl Table {
         self.flows.insert(next.id, next);
     }
 
-    pub(super) fn list_due_after(&self, page: &ScanPage) -> Vec<FlowId> {
+    pub(super) fn list_due_after(&self, page: &ScanPage) -> Vec<DueFlow> {
         let partitions = i64::from(page.partitions.max(1));
         let mine = |id: i64| id % partitions == i64::from(page.partition);
         self.flows
@@ -158,7 +158,10 @@ impl Table {
             .filter(|flow| flow.id.get() > page.after_id && mine(flow.id.get()))
             .filter(|flow| !flow.state.is_terminal() && flow.next_retry_time <= page.due_by)
             .take(page.limit_rows as usize)
-            .map(|flow| flow.id)
+            .map(|flow| DueFlow {
+                id: flow.id,
+                lane: Lane::of(flow.state, flow.wallet.clone(), flow.business.clone()),
+            })
             .collect()
     }
 

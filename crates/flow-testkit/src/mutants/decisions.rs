@@ -40,6 +40,10 @@ impl Subject {
         if self.is(Mutant::RefundForgotten) && flow.state == State::Payed && !flow.may_cause_effects(now) {
             return Action::RestTerminal;
         }
+        if self.is(Mutant::SuccessRefunded) && flow.state == State::BizSuccess && !flow.may_cause_effects(now)
+        {
+            return Action::Refund;
+        }
         decide::next_action(flow, entry, now)
     }
 

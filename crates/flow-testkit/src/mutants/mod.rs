@@ -61,6 +61,8 @@ pub enum Mutant {
     RefundNotFoundIsRefunded,
     /// A charge without benefit rests for ever once the deadline has passed.
     RefundForgotten,
+    /// A success is paid back once its deadline has passed.
+    SuccessRefunded,
     /// A new attempt is made while one is open.
     SecondWhileOpen,
     /// A new attempt is made after one succeeded.
@@ -77,7 +79,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 29] = [
+    pub const ALL: [Mutant; 30] = [
         Mutant::SkipQuery,
         Mutant::TimeoutIsFailure,
         Mutant::NotFoundIsFailure,
@@ -101,6 +103,7 @@ impl Mutant {
         Mutant::RefundProcessingIsRefunded,
         Mutant::RefundNotFoundIsRefunded,
         Mutant::RefundForgotten,
+        Mutant::SuccessRefunded,
         Mutant::SecondWhileOpen,
         Mutant::SecondAfterSuccess,
         Mutant::CasWithoutVersion,
@@ -135,6 +138,7 @@ impl Mutant {
             Mutant::RefundProcessingIsRefunded => "refund-processing-is-refunded",
             Mutant::RefundNotFoundIsRefunded => "refund-not-found-is-refunded",
             Mutant::RefundForgotten => "refund-forgotten",
+            Mutant::SuccessRefunded => "success-refunded",
             Mutant::SecondWhileOpen => "second-while-open",
             Mutant::SecondAfterSuccess => "second-after-success",
             Mutant::CasWithoutVersion => "cas-without-version",
@@ -188,6 +192,9 @@ impl Mutant {
             Mutant::RefundProcessingIsRefunded => "A refund that was only accepted counts as paid out.",
             Mutant::RefundNotFoundIsRefunded => "A refund that the wallet does not know counts as paid out.",
             Mutant::RefundForgotten => "A charge without a benefit rests once the deadline has passed.",
+            Mutant::SuccessRefunded => {
+                "A payment past its deadline that is come upon is paid back, though it succeeded."
+            }
             Mutant::SecondWhileOpen => "A second attempt is made while the first is open.",
             Mutant::SecondAfterSuccess => "A second attempt is made after the first succeeded.",
             Mutant::CasWithoutVersion => {

@@ -29,6 +29,8 @@ pub(crate) enum Behave {
     Stay,
     /// Brought to a terminal state.
     Finish,
+    /// Its downstream's gate let no call out: still due.
+    GateClosed,
     /// Could not be worked on: still due.
     Fail,
     /// A defect: still due.
@@ -139,6 +141,13 @@ impl Rig {
         self.probe.stay(id(number), next_in_ms);
     }
 
+    /// Charged: waits for its business system, while fresh rows wait for their wallet.
+    pub(crate) fn charged(&self, number: i64) {
+        for state in [State::Paying, State::Payed] {
+            self.store.write_by_hand(id(number), |flow| flow.state = state).unwrap();
+        }
+    }
+
     pub(crate) fn finish(&self, number: i64) {
         self.probe.finish(id(number));
     }
@@ -182,6 +191,7 @@ impl Advance for Probe {
                 self.finish(flow_id);
                 return Ok(Outcome::Moved);
             }
+            Behave::GateClosed => return Ok(Outcome::GateClosed),
             Behave::Fail => return Err(AdvanceError::NotFound { flow_id }),
             Behave::Panic => panic!("asked for by the test"),
             Behave::BreakLeases => self.store.break_leases(),

@@ -213,3 +213,48 @@ async fn told_to_stop_it_finishes_what_it_began_and_begins_nothing() {
         assert!(rig.store.try_lease(partition, 3).await.unwrap().is_some(), "the leases are given back");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_gate_leaves_its_rows_to_the_next_round_and_no_others() {
+    let rig = Rig::with_flows(40, settings(1, 7, 2));
+    for number in 1..=20 {
+        rig.charged(number);
+        rig.behave(number, Behave::GateClosed);
+    }
+    let report = rig.round(0).await.unwrap();
+    assert_eq!((report.tally.repeated, report.tally.gate_closed), (20, 20));
+    assert!(report.wants_another_at_once());
+    assert_adds_up(&report);
+    let tried: Vec<_> = rig.visited().into_iter().filter(|row| row.get() <= 20).collect();
+    assert!(
+        tried.len() <= 3 && tried.starts_with(&ids([1])),
+        "the gate was asked again and again: {tried:?}"
+    );
+
+    // The gate opens: the oldest are first.
+    rig.forget_visits();
+    for number in 1..=20 {
+        rig.behave(number, Behave::Stay);
+    }
+    assert_eq!(rig.round(0).await.unwrap().tally.repeated, 20);
+    assert_eq!(rig.visited(), ids(1..=20));
+    // When nothing can be worked on, the next round waits.
+    rig.charged(21);
+    rig.reschedule_in(21, 0);
+    rig.behave(21, Behave::GateClosed);
+    assert!(!rig.round(0).await.unwrap().wants_another_at_once());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_downstream_holds_up_its_own_rows_only() {
+    let rig = Rig::with_flows(40, settings(1, 7, 2));
+    for number in 1..=20 {
+        rig.charged(number);
+        // Two seats are taken until all rows of the other lane were visited: in one line this would never be over.
+        rig.behave(number, Behave::WaitForVisits(2 + 20));
+    }
+    let report = rig.round(0).await.unwrap();
+    assert_eq!((report.tally.repeated, report.tally.gate_closed), (22, 18));
+    assert_eq!(rig.visited(), ids([1, 2].into_iter().chain(21..=40)));
+    assert_eq!(rig.round(0).await.unwrap().tally.repeated, 18);
+}

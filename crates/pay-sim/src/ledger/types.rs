@@ -97,6 +97,8 @@ pub struct Switches {
     pub ignore_not_after: bool,
     /// `debit` forgets its idempotency: the same number charges again. Shows that the ledger counts.
     pub double_charge: bool,
+    /// `refund` forgets its idempotency: the same number pays back again. Shows the same.
+    pub double_refund: bool,
     /// The wallet can not close an order.
     pub close_unsupported: bool,
 }

@@ -120,8 +120,13 @@ impl World {
             if record.request != *refund {
                 return Err(RefundRefusal::RefundConflict);
             }
+            let view = record.view();
             match record.state {
-                RefundState::Pending(_) | RefundState::Refunded { .. } => return Ok(record.view()),
+                RefundState::Refunded { .. } if self.switches.double_refund => {
+                    drop(self.post_refund(refund, now_ms));
+                    return Ok(view);
+                }
+                RefundState::Pending(_) | RefundState::Refunded { .. } => return Ok(view),
                 RefundState::Failed { .. } => {}
             }
         }

@@ -6,7 +6,8 @@ use crate::cargo;
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Arguments {
-    /// For the simulation, e.g. `--seeds 100000 --from 0`, `--seed 7 --story`, `--mutant skip-query`, `--mutants`.
+    /// For the simulation, e.g. `--seeds 100000 --from 0`, `--seed 7 --story`, `--doubled`, `--mutant skip-query`,
+    /// `--mutants`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     simulation_args: Vec<String>,
 }

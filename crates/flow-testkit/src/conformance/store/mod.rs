@@ -64,6 +64,7 @@ macro_rules! store_conformance {
             partitions_share_the_rows_without_overlap,
             only_due_rows_are_listed,
             terminal_and_held_rows_are_not_listed,
+            due_rows_say_whom_their_next_call_is_for,
             a_lease_excludes_everybody_else,
             a_released_lease_can_be_taken,
             a_dropped_lease_can_be_taken,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use flow_core::cas::Change;
-use flow_core::flow::HoldReason;
+use flow_core::flow::{HoldReason, Side};
 use flow_core::ids::FlowId;
 use flow_core::ports::{PartitionLease, ScanPage, StateSummary};
 use flow_core::state::State;
@@ -94,6 +94,19 @@ pub async fn terminal_and_held_rows_are_not_listed(factory: &dyn StoreFactory) {
     apply(&store, write(&held, Change::Release)).await;
     let listed = due(&store, page(&store, 0).await).await;
     assert!(listed.contains(&held.id), "a released row is due at once: {listed:?}");
+}
+
+/// Whom a row waits for follows from its state and its frozen names.
+pub async fn due_rows_say_whom_their_next_call_is_for(factory: &dyn StoreFactory) {
+    let (store, _bench) = fresh(factory).await;
+    for (number, state) in (1..).zip(State::ALL) {
+        created_in(&store, number, state).await;
+    }
+    let listed = store.list_due_after(page(&store, TWO_HOURS_MS).await).await.expect("the store is up");
+    let lanes: Vec<_> = listed.into_iter().map(|due| (due.lane.side, due.lane.name)).collect();
+    let (wallet, business) =
+        ((Side::Wallet, samples::wallet_name()), (Side::Business, samples::business_name()));
+    assert_eq!(lanes, [wallet.clone(), wallet.clone(), business, wallet], "in the order of the open states");
 }
 
 /// While one process sweeps a partition, nobody else does, not even the same process again.

@@ -161,5 +161,6 @@ pub(super) async fn page(store: &Store, ahead_ms: i64) -> ScanPage {
 }
 
 pub(super) async fn due(store: &Store, page: ScanPage) -> Vec<FlowId> {
-    store.list_due_after(page).await.expect("the store is up")
+    let due = store.list_due_after(page).await.expect("the store is up");
+    due.into_iter().map(|due| due.id).collect()
 }

@@ -234,3 +234,19 @@ fn a_wallet_that_forgets_its_idempotency_is_seen_in_the_ledger() {
     assert_eq!((ledger.charges, ledger.charged_amount), (2, 200));
     assert_eq!(ledger.anomalies(), [Anomaly::ChargedMoreThanOnce]);
 }
+
+#[test]
+fn a_wallet_that_pays_back_twice_is_seen_in_the_ledger() {
+    for (double_refund, refunds, anomalies) in
+        [(false, 1, vec![]), (true, 2, vec![Anomaly::RefundedMoreThanOnce, Anomaly::RefundedMoreThanCharged])]
+    {
+        let mut world = World::new();
+        world.set_switches(Switches { double_refund, ..Switches::default() });
+        world.debit(&debit("a", 7, 100), T0).unwrap();
+        let first = world.refund(&refund("r", "a", 7, 100), T0).unwrap();
+        let again = world.refund(&refund("r", "a", 7, 100), T0).unwrap();
+        assert_eq!(first, again, "both answers tell of one refund");
+        let ledger = world.ledger("a");
+        assert_eq!((ledger.refunds, ledger.anomalies()), (refunds, anomalies));
+    }
+}
