@@ -80,6 +80,13 @@ spots! {
     Find = "read.find", "Finds flows for people.";
     Ready = "read.ready", "Looks whether the database can be used.";
 
+    InboxRecord = "inbox.record", "Keeps an event.";
+    InboxKnown = "inbox.known", "Reads what became of an event that comes again.";
+    InboxList = "inbox.list", "Lists events that are due.";
+    InboxClaim = "inbox.claim", "Claims an event.";
+    InboxSettle = "inbox.settle", "Writes what an event came to.";
+    InboxSummarise = "inbox.summarise", "Counts events.";
+
     LeaseSchema = "lease.schema", "Reads the name that the sweep's lock is made of.";
     LeaseTake = "lease.take", "Takes the sweep's lock.";
     LeaseConfirm = "lease.confirm", "Confirms the sweep's lock.";

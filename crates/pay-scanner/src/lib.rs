@@ -7,9 +7,11 @@
 //! - [`round`]: one sweep over every partition that can be had; [`report`]: what it came to.
 //! - [`summary`]: how many rows are open, and for how long.
 //! - [`daemon`]: rounds for ever.
+//! - [`inbox`]: the same for what channels have said.
 
 pub mod advance;
 pub mod daemon;
+pub mod inbox;
 mod lanes;
 mod partition;
 pub mod report;

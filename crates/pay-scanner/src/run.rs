@@ -10,6 +10,7 @@ use pay_runtime::process::explain;
 use pay_runtime::shutdown::{self, Exit};
 use pay_runtime::wire::{Parts, Patience, Ready, WakeChoice, WireError, wire};
 use pay_scanner::advance::AdvanceDue;
+use pay_scanner::inbox::{self, InboxSettings, InboxSweep};
 use pay_scanner::report::{PartitionEnd, RoundReport};
 use pay_scanner::round::{Sweep, SweepSettings};
 use pay_scanner::summary;
@@ -26,6 +27,15 @@ fn sweep(config: &Config, parts: &Parts) -> Sweep {
     Sweep::new(Arc::clone(&parts.store), Arc::new(advance), Arc::clone(&parts.clock), settings)
 }
 
+fn inbox_sweep(config: &Config, parts: &Parts) -> InboxSweep {
+    let settings = InboxSettings {
+        page_rows: config.callbacks.page_rows,
+        max_parallel_events: config.callbacks.max_parallel_events,
+    };
+    let callbacks = parts.callbacks(&config.callbacks, config.scanner.budget_ms);
+    InboxSweep::new(Arc::clone(&parts.store), Arc::new(callbacks), settings)
+}
+
 /// One round. What it came to is said on standard output.
 pub(crate) async fn once(config: Config) -> Exit {
     let stop = match shutdown::on_signals() {
@@ -40,7 +50,11 @@ pub(crate) async fn once(config: Config) -> Exit {
         }
     };
     let round = sweep(&config, &parts).round(0, &stop).await;
+    let inbox_round = inbox_sweep(&config, &parts).round(&stop).await;
     parts.close(config.scanner.shutdown_drain_ms).await;
+    if let Err(error) = inbox_round {
+        return failed("the round over the inbox failed", &error);
+    }
     match round {
         Ok(report) => {
             say(&report);
@@ -131,9 +145,12 @@ async fn rounds(config: &Config, parts: &Parts, stop: &CancellationToken) {
     let interval_ms = config.scanner.summary_interval_ms;
     tokio::spawn(summary::run(Arc::clone(&parts.store), attention_tries, interval_ms, stop.clone()));
 
-    let sweep = sweep(config, parts);
-    let mut rounds =
-        Box::pin(pay_scanner::daemon::run(&sweep, &SystemJitter, config.scanner.round_interval_ms, stop));
+    let (sweep, inbox_sweep) = (sweep(config, parts), inbox_sweep(config, parts));
+    let flows = pay_scanner::daemon::run(&sweep, &SystemJitter, config.scanner.round_interval_ms, stop);
+    let events = inbox::run(&inbox_sweep, config.callbacks.round_interval_ms, stop);
+    let mut rounds = Box::pin(async {
+        tokio::join!(flows, events);
+    });
     tokio::select! {
         () = &mut rounds => {}
         () = stop.cancelled() => {

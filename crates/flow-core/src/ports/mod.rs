@@ -5,12 +5,14 @@
 
 mod business;
 mod clock;
+mod inbox;
 mod store;
 mod wake;
 mod wallet;
 
 pub use business::{Business, Execution};
 pub use clock::{Clock, Jitter, SystemClock, SystemJitter};
+pub use inbox::{Inbox, InboxChange, InboxEvent, InboxPage, InboxState, InboxSummary, InboxWrite, Recorded};
 pub use store::{
     Bound, CasOutcome, CasWrite, Change, Created, DueFlow, FlowEvent, FlowFilter, FlowPage, FlowStore,
     KeyBinding, Lookup, NewFlow, PartitionLease, RequestRecord, ScanPage, Seen, StateSummary, StoreError,

@@ -13,6 +13,7 @@ mod list_flows;
 mod openapi;
 mod ops;
 mod parameters;
+mod receive_callback;
 mod release_flow;
 mod starting;
 
@@ -44,6 +45,7 @@ fn all_routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(hold_flow::hold_flow))
         .routes(routes!(release_flow::release_flow))
         .routes(routes!(advance_flow::advance_flow))
+        .routes(routes!(receive_callback::receive_callback))
         .routes(routes!(ops::healthz))
         .routes(routes!(ops::readyz))
         .routes(routes!(ops::metrics))

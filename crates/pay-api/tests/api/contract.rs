@@ -24,6 +24,11 @@ fn operations(document: &Value) -> Vec<(String, String, &Value)> {
     found
 }
 
+/// A path with its parameters.
+fn filled(path: &str) -> String {
+    path.replace("{flow_id}", "1").replace("{channel}", "main")
+}
+
 #[test]
 fn the_routes_are_these() {
     let document = document();
@@ -44,6 +49,7 @@ fn the_routes_are_these() {
         GET  key /payment-flows
         GET  key /payment-flows/{flow_id}
         GET  key /payment-flows/{flow_id}/events
+        POST     /callbacks/{channel}
         POST key /payment-flows/{flow_id}/advance
         POST key /payment-flows/{flow_id}/cancel
         POST key /payment-flows/{flow_id}/hold
@@ -57,13 +63,11 @@ async fn the_router_and_the_document_know_the_same_paths() {
     let harness = Harness::new();
     let document = document();
     for (method, path, _) in operations(&document) {
-        let reply =
-            harness.send(request(&method, &path.replace("{flow_id}", "1"), SHOP, &[], Body::empty())).await;
+        let reply = harness.send(request(&method, &filled(&path), SHOP, &[], Body::empty())).await;
         let code = reply.body["code"].as_str().unwrap_or_default();
         assert!(!matches!(code, "route_not_found" | "method_not_allowed"), "{method} {path}: {code}");
         let other = if method == "GET" { "PATCH" } else { "GET" };
-        let wrong =
-            harness.send(request(other, &path.replace("{flow_id}", "1"), SHOP, &[], Body::empty())).await;
+        let wrong = harness.send(request(other, &filled(&path), SHOP, &[], Body::empty())).await;
         if !operations(&document).iter().any(|(m, p, _)| *m == other && *p == path) {
             assert_eq!(wrong.status, 405, "{other} {path}");
         }

@@ -4,6 +4,7 @@
 
 mod convergence;
 mod daemon;
+mod inbox;
 mod rig;
 mod rounds;
 mod summary;
