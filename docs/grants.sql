@@ -39,6 +39,9 @@ GRANT SELECT ON `pay`.`pay_flow_event` TO 'pay_run'@'%';
 
 GRANT SELECT, UPDATE (next_id) ON `pay`.`flow_id_block` TO 'pay_run'@'%';
 
+GRANT SELECT, INSERT, UPDATE (state, version, tries, note, next_try_at, processed_at)
+  ON `pay`.`pay_inbox` TO 'pay_run'@'%';
+
 GRANT SELECT ON `pay`.`_sqlx_migrations` TO 'pay_run'@'%';
 
 GRANT EXECUTE ON FUNCTION `pay`.`flow_guard_triggers` TO 'pay_run'@'%';

@@ -39,12 +39,12 @@ const TECHNOLOGY: [(&str, &[&str]); 5] = [
     ("axum", &["pay-api", "pay-sim"]),
     ("utoipa", &["pay-api"]),
     ("sqlx", &["flow-core", "xtask", "e2e"]),
-    ("reqwest", &["flow-adapters", "xtask", "e2e"]),
+    ("reqwest", &["flow-adapters", "pay-sim", "xtask", "e2e"]),
     ("hyper", &["pay-runtime", "pay-sim"]),
 ];
 
 /// What the files under a path of `flow-core/src` must not name.
-const CORE_RULES: [(&[&str], &[&str]); 5] = [
+const CORE_RULES: [(&[&str], &[&str]); 6] = [
     // Decisions are pure: no database, runtime, HTTP, clock, chance, log or metric.
     (
         &["state", "ids", "money", "flow", "answer", "decide", "retry", "cas", "notify"],
@@ -76,6 +76,8 @@ const CORE_RULES: [(&[&str], &[&str]); 5] = [
     (&["create", "advance", "ports"], &["sqlx", "axum", "hyper", "reqwest", "MySqlStore", "crate::store"]),
     (&["create", "ports", "decisions"], &["tokio", "crate::advance", "crate::downstream"]),
     (&["advance"], &["axum", "tokio"]),
+    // Takes what channels say: knows ports and `advance`, and can write no flow.
+    (&["callback"], &["sqlx", "axum", "tokio", "hyper", "reqwest", "crate::store", "crate::cas", "CasWrite"]),
     (&["downstream", "store", "crash"], &["axum", "hyper", "reqwest", "crate::advance", "crate::create"]),
 ];
 

@@ -2,12 +2,14 @@
 //!
 //! - [`http_wallet`] and [`http_business`] speak `contracts/wallet.yaml` and `contracts/business.yaml`.
 //! - [`classify`] decides what an answer means. It is pure, and the only place that does: bytes in, a class out.
+//! - [`callback`] tells whether a callback is its channel's, and what it says.
 //! - [`transport`] carries bytes within limits of time and size, and says how surely a call that failed was not made.
 //! - [`webhook`] tells applications of their flows: signed, and to permitted addresses alone.
 //! - [`timer`] wakes flows in this process.
 //!
 //! Nothing here knows of states, flows' histories or the database.
 
+pub mod callback;
 pub mod classify;
 pub mod http_business;
 pub mod http_wallet;

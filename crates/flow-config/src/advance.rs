@@ -38,9 +38,9 @@ pub struct AdvanceConfig {
 
 impl AdvanceConfig {
     pub(crate) fn read(table: &mut Table<'_>) -> Option<AdvanceConfig> {
-        let paying_retry = read_schedule(table, "paying_retry_ms");
-        let payed_retry = read_schedule(table, "payed_retry_ms");
-        let refunding_retry = read_schedule(table, "refunding_retry_ms");
+        let paying_retry = table.schedule("paying_retry_ms");
+        let payed_retry = table.schedule("payed_retry_ms");
+        let refunding_retry = table.schedule("refunding_retry_ms");
         let claim_ms = table.whole("claim_ms", 100..=600_000);
         let postpone_spread_ms = table.whole("postpone_spread_ms", 0..=3_600_000);
         let max_steps = table.whole("max_steps", 1..=1_000);
@@ -66,15 +66,5 @@ impl AdvanceConfig {
             timer_max_parallel_flows: timer_max_parallel_flows?,
             first_due_in_ms: first_due_in_ms?,
         })
-    }
-}
-
-fn read_schedule(table: &mut Table<'_>, key: &str) -> Option<Schedule> {
-    match Schedule::new(table.whole_list(key)?) {
-        Ok(schedule) => Some(schedule),
-        Err(error) => {
-            table.note(key, error.to_string());
-            None
-        }
     }
 }

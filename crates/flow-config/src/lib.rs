@@ -7,6 +7,8 @@
 mod advance;
 mod api;
 mod business;
+mod callbacks;
+mod channel;
 mod database;
 mod downstream;
 mod layers;
@@ -23,11 +25,13 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use flow_core::ids::{DownstreamName, Scene};
+use flow_core::ids::{ChannelName, DownstreamName, Scene};
 
 pub use advance::AdvanceConfig;
 pub use api::{ApiConfig, ApiKey, Role};
 pub use business::BusinessConfig;
+pub use callbacks::CallbacksConfig;
+pub use channel::{ChannelConfig, RsaLayout, SchemeConfig, WebhookSecret};
 pub use database::DatabaseConfig;
 pub use downstream::{LimitsConfig, TransportConfig};
 pub use log::{LogConfig, LogFormat};
@@ -70,6 +74,10 @@ pub struct Config {
     pub businesses: BTreeMap<DownstreamName, BusinessConfig>,
     /// Scenes by name; each names a wallet and a business system that exist.
     pub scenes: BTreeMap<Scene, SceneConfig>,
+    /// Channels that send callbacks, by name.
+    pub channels: BTreeMap<ChannelName, ChannelConfig>,
+    /// How the events that they send are worked on.
+    pub callbacks: CallbacksConfig,
     /// How flows are brought forward.
     pub advance: AdvanceConfig,
     /// The API server.
@@ -104,6 +112,8 @@ impl Config {
         let wallets = root.named("wallets", DownstreamName::new, WalletConfig::read);
         let businesses = root.named("businesses", DownstreamName::new, BusinessConfig::read);
         let scenes = root.named("scenes", Scene::new, SceneConfig::read);
+        let channels = root.named("channels", ChannelName::new, ChannelConfig::read);
+        let callbacks = root.section("callbacks", CallbacksConfig::read);
         let advance = root.section("advance", AdvanceConfig::read);
         let api = root.section("api", ApiConfig::read);
         let scanner = root.section("scanner", ScannerConfig::read);
@@ -115,6 +125,8 @@ impl Config {
             wallets,
             businesses,
             scenes,
+            channels,
+            callbacks: callbacks?,
             advance: advance?,
             api: api?,
             scanner: scanner?,
@@ -136,6 +148,9 @@ impl Config {
         }
         for (name, scene) in &self.scenes {
             scene.validate(&format!("scenes.{name}"), self, problems);
+        }
+        for (name, channel) in &self.channels {
+            channel.validate(&format!("channels.{name}"), problems);
         }
         self.api.validate(problems);
         self.notifications.validate(problems);

@@ -14,6 +14,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use config::{Map, Value, ValueKind};
+use flow_core::retry::Schedule;
 
 use crate::layers::{is_from_environment, origin_note};
 use crate::problems::Problems;
@@ -283,6 +284,39 @@ impl<'p> Table<'p> {
             ValueKind::String(text) if !text.is_empty() => Some(Secret::new(text.clone())),
             _ => {
                 self.note_value(key, &value, "must be a text that is not empty");
+                None
+            }
+        }
+    }
+
+    /// A list of texts that are never printed; from the environment: separated by commas.
+    pub(crate) fn secret_list(&mut self, key: &str) -> Option<Vec<Secret>> {
+        let value = self.take_required(key)?;
+        let secrets: Option<Vec<Secret>> = match &value.kind {
+            ValueKind::Array(items) => items
+                .iter()
+                .map(|item| match &item.kind {
+                    ValueKind::String(text) => Some(Secret::new(text.clone())),
+                    _ => None,
+                })
+                .collect(),
+            ValueKind::String(text) if is_from_environment(&value) => {
+                Some(text.split(',').map(|part| Secret::new(part.trim().to_owned())).collect())
+            }
+            _ => None,
+        };
+        if secrets.is_none() {
+            self.note_value(key, &value, "must be a list of texts");
+        }
+        secrets
+    }
+
+    /// A retry schedule: a list of delays in milliseconds.
+    pub(crate) fn schedule(&mut self, key: &str) -> Option<Schedule> {
+        match Schedule::new(self.whole_list(key)?) {
+            Ok(schedule) => Some(schedule),
+            Err(error) => {
+                self.note(key, error.to_string());
                 None
             }
         }

@@ -63,6 +63,8 @@ fn entry() -> impl Strategy<Value = String> {
         "advance",
         "api",
         "scanner",
+        "channels",
+        "callbacks",
         "log",
         "\"a[9999999999999]\"",
     ];

@@ -81,6 +81,13 @@ spots! {
     Find = "read.find", "Finds flows for people.";
     Ready = "read.ready", "Looks whether the database can be used.";
 
+    InboxRecord = "inbox.record", "Keeps an event.";
+    InboxKnown = "inbox.known", "Reads what became of an event that comes again.";
+    InboxList = "inbox.list", "Lists events that are due.";
+    InboxClaim = "inbox.claim", "Claims an event.";
+    InboxSettle = "inbox.settle", "Writes what an event came to.";
+    InboxSummarise = "inbox.summarise", "Counts events.";
+
     OutboxCallers = "outbox.callers", "Says who is told of flows.";
     OutboxDue = "outbox.due", "Lists what is due for a receiver.";
     OutboxClaim = "outbox.claim", "Claims it.";

@@ -5,12 +5,14 @@
 //!   no clock, no randomness, and no knowledge of database, runtime or HTTP.
 //! - [`ports`] are the traits through which everything outside is reached.
 //! - [`create`] takes requests; [`advance`] is the only code that changes a flow's state. Both know ports alone.
+//! - [`callback`] takes what channels say of their own accord: kept, asked about, never believed.
 //! - [`downstream`] keeps each wallet and business system behind its gate: concurrency, rate budget, breaker.
 //! - [`store`] is the MySQL implementation of the store port.
 //! - [`crash`] names the points at which the crash matrix kills a process; nothing of it is in a build that ships.
 
 pub mod advance;
 pub mod answer;
+pub mod callback;
 pub mod cas;
 pub mod crash;
 pub mod create;

@@ -15,6 +15,8 @@ fn every_case_is_listed() {
     listed(&[wallet], wallet, 17);
     let business = include_str!("../src/conformance/business.rs");
     listed(&[business], business, 9);
+    let inbox = include_str!("../src/conformance/inbox.rs");
+    listed(&[inbox], inbox, 13);
     let outbox = include_str!("../src/conformance/outbox.rs");
     listed(&[outbox], outbox, 14);
     let wake = include_str!("../src/conformance/wake.rs");

@@ -1,13 +1,16 @@
 //! What every handler shares, and the waiting for a flow that several of them do.
 
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::extract::FromRef;
+use flow_adapters::callback::Channel;
+use flow_core::callback::Callbacks;
 use flow_core::flow::Flow;
-use flow_core::ids::FlowId;
+use flow_core::ids::{ChannelName, FlowId};
 use flow_core::notify::EventId;
 use flow_core::ports::{Clock, FlowStore, Outbox, OutboxFilter, OutboxRow, StoreError};
 use pay_runtime::http::Readiness;
@@ -64,6 +67,10 @@ pub struct Api {
     pub keys: KeyRing,
     /// What may be paid for.
     pub scenes: Scenes,
+    /// Who may send callbacks.
+    pub channels: BTreeMap<ChannelName, Channel>,
+    /// Where they are kept, and worked on.
+    pub callbacks: Arc<Callbacks>,
     /// Bounds.
     pub settings: Settings,
     /// What keys expire by.

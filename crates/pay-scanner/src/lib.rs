@@ -7,10 +7,12 @@
 //! - [`round`]: one sweep over every partition that can be had; [`report`]: what it came to.
 //! - [`summary`]: how many rows are open, and for how long.
 //! - [`daemon`]: rounds for ever.
+//! - [`inbox`]: the same for what channels have said.
 //! - [`notify`]: delivers what applications are to be told.
 
 pub mod advance;
 pub mod daemon;
+pub mod inbox;
 mod lanes;
 pub mod notify;
 mod partition;

@@ -11,6 +11,7 @@ use pay_runtime::process::explain;
 use pay_runtime::shutdown::{self, Exit};
 use pay_runtime::wire::{Parts, Patience, Ready, WakeChoice, WireError, receivers, wire};
 use pay_scanner::advance::AdvanceDue;
+use pay_scanner::inbox::{self, InboxSettings, InboxSweep};
 use pay_scanner::notify::{self, Notifier, NotifySettings};
 use pay_scanner::report::{PartitionEnd, RoundReport};
 use pay_scanner::round::{Sweep, SweepSettings};
@@ -28,6 +29,15 @@ fn sweep(config: &Config, parts: &Parts) -> Sweep {
     Sweep::new(Arc::clone(&parts.store), Arc::new(advance), Arc::clone(&parts.clock), settings)
 }
 
+fn inbox_sweep(config: &Config, parts: &Parts) -> InboxSweep {
+    let settings = InboxSettings {
+        page_rows: config.callbacks.page_rows,
+        max_parallel_events: config.callbacks.max_parallel_events,
+    };
+    let callbacks = parts.callbacks(&config.callbacks, config.scanner.budget_ms);
+    InboxSweep::new(Arc::clone(&parts.store), Arc::new(callbacks), settings)
+}
+
 /// One round. What it came to is said on standard output.
 pub(crate) async fn once(config: Config) -> Exit {
     let stop = match shutdown::on_signals() {
@@ -42,7 +52,11 @@ pub(crate) async fn once(config: Config) -> Exit {
         }
     };
     let round = sweep(&config, &parts).round(0, &stop).await;
+    let inbox_round = inbox_sweep(&config, &parts).round(&stop).await;
     parts.close(config.scanner.shutdown_drain_ms).await;
+    if let Err(error) = inbox_round {
+        return failed("the round over the inbox failed", &error);
+    }
     match round {
         Ok(report) => {
             say(&report);
@@ -146,14 +160,15 @@ async fn work(config: &Config, parts: &Parts, receivers: Receivers, stop: &Cance
     let told = receivers.callers().into_iter().map(|(caller, _)| caller).collect();
     tokio::spawn(notify::summary::run(Arc::clone(&parts.outbox), told, interval_ms, stop.clone()));
 
-    let sweep = sweep(config, parts);
+    let (sweep, inbox_sweep) = (sweep(config, parts), inbox_sweep(config, parts));
     let notifier = notifier(config, parts, receivers);
-    let rounds = pay_scanner::daemon::run(&sweep, &SystemJitter, config.scanner.round_interval_ms, stop);
-    let mut both = Box::pin(async { tokio::join!(rounds, notifier.run(stop)) });
+    let flows = pay_scanner::daemon::run(&sweep, &SystemJitter, config.scanner.round_interval_ms, stop);
+    let events = inbox::run(&inbox_sweep, config.callbacks.round_interval_ms, stop);
+    let mut all = Box::pin(async { tokio::join!(flows, events, notifier.run(stop)) });
     tokio::select! {
-        _ = &mut both => {}
+        _ = &mut all => {}
         () = stop.cancelled() => {
-            shutdown::bounded(config.scanner.shutdown_drain_ms, "rows under way", both).await;
+            shutdown::bounded(config.scanner.shutdown_drain_ms, "rows under way", all).await;
         }
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::callbacks::{Callbacks, Event};
 use crate::faults::{Call, Fault, FaultSet, Rule, RuleReport, Stage, System, TooManyRules};
 use crate::journal::{Journal, JournalError, PendingSync};
 use crate::ledger::{Command, Course, World};
@@ -44,6 +45,8 @@ pub struct Sim {
     pub signals: Signals,
     /// Told whenever the rules change.
     pub faults_changed: Notify,
+    /// What the wallet tells of by itself.
+    pub callbacks: Callbacks,
 }
 
 #[derive(Debug)]
@@ -86,6 +89,7 @@ impl Sim {
             latency,
             signals: Signals::default(),
             faults_changed: Notify::new(),
+            callbacks: Callbacks::new(),
         });
         for (trade_order_no, due_ms) in timed {
             sim.settle_at(trade_order_no, due_ms);
@@ -152,6 +156,7 @@ impl Sim {
             self.epoch.fetch_add(1, Ordering::SeqCst);
         }
         self.clear_faults();
+        self.callbacks.clear();
         self.signals.clear();
         Ok(())
     }
@@ -172,10 +177,24 @@ impl Sim {
             if sim.epoch() != epoch {
                 return;
             }
-            if let Err(error) = sim.command(&Command::Settle { trade_order_no }).await {
+            let settle = Command::Settle { trade_order_no: trade_order_no.clone() };
+            if let Err(error) = sim.command(&settle).await {
                 tracing::error!(%error, "a deferred call was not carried out; the next touch of its order does it");
+                return;
+            }
+            for event in sim.standing(&trade_order_no) {
+                sim.callbacks.tell(event).await;
             }
         });
+    }
+
+    /// How an order stands, as the wallet would tell of it.
+    fn standing(&self, trade_order_no: &str) -> Vec<Event> {
+        self.read(|world| world.standing(trade_order_no))
+            .into_iter()
+            .flat_map(|(debit, refund)| [Event::of_debit(&debit), refund.as_ref().and_then(Event::of_refund)])
+            .flatten()
+            .collect()
     }
 
     /// The fault that strikes this request, if any.

@@ -75,6 +75,12 @@ pub(crate) enum Story {
     Hold,
     /// An operator releases.
     Release,
+    /// A channel tells of a charge whose answer was lost.
+    Callback,
+    /// It tells of it again.
+    CallbackAgain,
+    /// The API died before it worked on what it had kept.
+    CallbackLeft,
     /// A flow is read.
     ReadFlow,
     /// Its audit log is read.
@@ -179,6 +185,11 @@ const ROWS: &[(Setup, Story, Victim, &[At])] = &[
     (Setup::NoTimer, Story::Release, Victim::Api, &[
         at(Spot::Load), (Spot::CasOne, 1, "release"), at(Spot::Query), (Spot::CasOne, 2, CAS_PAYED),
     ]),
+    (Setup::NoTimer, Story::Callback, Victim::Api, &[
+        at(Spot::InboxRecord), (Spot::Load, 1, "of the event"), (Spot::Query, 1, "for the event"),
+        (Spot::CasOne, 1, CAS_PAYED), at(Spot::InboxSettle),
+    ]),
+    (Setup::NoTimer, Story::CallbackAgain, Victim::Api, &[at(Spot::InboxKnown)]),
     (Setup::NoTimer, Story::ReadFlow, Victim::Api, &[at(Spot::Load)]),
     (Setup::NoTimer, Story::ReadEvents, Victim::Api, &[at(Spot::Events)]),
     (Setup::NoTimer, Story::FindFlow, Victim::Api, &[at(Spot::Find)]),
@@ -194,6 +205,9 @@ const ROWS: &[(Setup, Story, Victim, &[At])] = &[
         at(Spot::Now), at(Spot::LeaseSchema), at(Spot::LeaseTake), at(Spot::ListDue),
         at(Spot::LeaseConfirm), at(Spot::Load), at(Spot::Query), (Spot::CasOne, 1, CAS_PAYED), at(Spot::Execute),
         at(Spot::Fact), (Spot::CasOne, 2, CAS_SUCCESS), at(Spot::LeaseRelease), at(Spot::Summarise),
+    ]),
+    (Setup::NoTimer, Story::CallbackLeft, Victim::Scanner, &[
+        at(Spot::InboxList), at(Spot::InboxClaim), at(Spot::InboxSettle), at(Spot::InboxSummarise),
     ]),
     (Setup::NoTimer, Story::MissingDebit, Victim::Scanner, &[at(Spot::Query), at(Spot::Debit), (Spot::CasOne, 1, CAS_PAYED)]),
     (Setup::NoTimer, Story::Cancel, Victim::Scanner, &[at(Spot::Query), at(Spot::Close), (Spot::CasOne, 1, CAS_PAY_FAIL)]),

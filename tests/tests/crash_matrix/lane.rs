@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use e2e::{Database, Flavor, Receiver, Site};
-use xtask::stack::{Process, Profile, Tuning, wait_until};
+use xtask::stack::{Channel, Process, Profile, Tuning, wait_until};
 
 use super::cases::{Case, Setup, Victim};
 
@@ -35,7 +35,6 @@ impl Lane {
     pub(crate) async fn open(flavor: Flavor, setup: Setup, name: &str) -> anyhow::Result<Lane> {
         let receiver = Receiver::start().await?;
         let tuning = Tuning {
-            extra: notifications(&receiver),
             retry_ms: vec![150],
             claim_ms: 300,
             postpone_spread_ms: 50,
@@ -43,6 +42,7 @@ impl Lane {
             settle_margin_ms: 100,
             round_interval_ms: 100,
             timer_bound_ms: if setup == Setup::Timer { 600_000 } else { 0 },
+            extra: Channel::table() + &notifications(&receiver),
             ..Tuning::default()
         };
         let database = Database::shared(flavor, name).await?;
@@ -56,6 +56,10 @@ impl Lane {
             // Faults come thick here; the breaker is not what is looked at.
             ("PAY__WALLETS__MAIN__BREAKER_FAILURES", "1000"),
             ("PAY__BUSINESSES__MAIN__BREAKER_FAILURES", "1000"),
+            // What an API that died had kept is found soon.
+            ("PAY__CALLBACKS__CLAIM_MS", "300"),
+            ("PAY__CALLBACKS__RETRY_MS", "150"),
+            ("PAY__CALLBACKS__ROUND_INTERVAL_MS", "100"),
             // Cancelling does not wait for the end here.
             ("PAY__API__DEFAULT_WAIT_MS", "0"),
             // Every page is full, so that the lease is confirmed between two; every row in one partition.

@@ -6,7 +6,10 @@ use std::time::Duration;
 use anyhow::ensure;
 use sqlx::mysql::MySqlRow;
 use sqlx::{AssertSqlSafe, MySqlConnection, Row as _};
-use xtask::stack::SimClient;
+use xtask::stack::{Patience, SimClient};
+
+/// Longest time from the end of the flows to the end of their events.
+const EVENTS: Duration = Duration::from_secs(10);
 
 /// What was there right after the death.
 #[derive(Debug, Clone)]
@@ -135,6 +138,30 @@ pub(crate) async fn took(
     );
     let ms: i64 = sqlx::query_scalar(AssertSqlSafe(sql)).bind(&left.at).fetch_one(root).await?;
     Ok(Duration::from_millis(u64::try_from(ms).unwrap_or(0)))
+}
+
+/// So many events of these users' orders are kept, once each, and are done with, or soon will be.
+pub(crate) async fn check_events(
+    root: &mut MySqlConnection,
+    users: &[u64],
+    expected: i64,
+) -> anyhow::Result<()> {
+    let sql = format!(
+        "SELECT CAST(COUNT(*) AS SIGNED), CAST(COALESCE(SUM(i.state = 'PROCESSED'), 0) AS SIGNED)
+         FROM pay_inbox i JOIN internal_pay_flow f ON f.trade_order_no = i.order_no WHERE f.user_id IN ({})",
+        list(users)
+    );
+    let patience = Patience::of(EVENTS);
+    loop {
+        let row = sqlx::query(AssertSqlSafe(sql.clone())).fetch_one(&mut *root).await?;
+        let (kept, processed): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+        ensure!(kept == expected, "{kept} events are kept instead of {expected}");
+        if processed == expected {
+            return Ok(());
+        }
+        ensure!(!patience.is_over(), "{processed} of {kept} events are done with after {EVENTS:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// Every key that a client used stands for a flow.

@@ -204,10 +204,12 @@ async fn check(lane: &Lane, root: &mut MySqlConnection, play: &Play) -> anyhow::
             | Request::Hold { .. }
             | Request::Release { .. }
             | Request::Resend { .. }
-            | Request::Look { .. } => None,
+            | Request::Look { .. }
+            | Request::Tell { .. } => None,
         })
         .collect();
     observe::check_keys(root, &keys).await?;
+    observe::check_events(root, &play.users, play.events).await?;
     let beyond = "SELECT COUNT(*) FROM internal_pay_flow f JOIN flow_id_block b WHERE f.id >= b.next_id";
     let beyond: i64 = sqlx::query_scalar(beyond).fetch_one(root).await?;
     ensure!(beyond == 0, "{beyond} flows have ids that were never handed out");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
-use xtask::stack::{Payment, Reply, wait_until};
+use xtask::stack::{Channel, Payment, Reply, wait_until};
 
 use super::cases::{Case, Story, Victim};
 use super::lane::Lane;
@@ -29,6 +29,7 @@ pub(crate) enum Request {
     Release { flow_id: String },
     Resend { event_id: String },
     Look { path: String },
+    Tell { id: String, event: Value },
 }
 
 /// How every flow of a story ends.
@@ -58,6 +59,8 @@ pub(crate) struct Play {
     pub(crate) held: bool,
     /// The faults stay until the flows have ended.
     pub(crate) keeps_faults: bool,
+    /// Events that channels have told of, all of which are done with in the end.
+    pub(crate) events: i64,
     pub(crate) ending: Ending,
 }
 
@@ -70,6 +73,7 @@ impl Play {
             by_hand: None,
             held: false,
             keeps_faults: false,
+            events: 0,
             ending,
         }
     }
@@ -123,19 +127,17 @@ pub(crate) async fn prepare(lane: &mut Lane, case: &Case) -> anyhow::Result<Play
         Story::CancelCharged => cancelled(lane, case, user, lost_debit(user), REFUNDED).await,
         Story::LostRefund => refunding(lane, user, drop_once("refund", "after")).await,
         Story::MissingRefund => refunding(lane, user, drop_once("refund", "before")).await,
-        Story::Hold => {
-            let Stuck { flow_id, .. } = stuck(lane, user, lost_debit(user)).await?;
-            Ok(Play { held: true, ..Play::of(user, SUCCESS).with(Request::Hold { flow_id }) })
-        }
+        Story::Hold => to_be_held(lane, user).await,
         Story::Release => {
             let flow_id = held(lane, user).await?;
             Ok(Play::of(user, SUCCESS).with(Request::Release { flow_id }))
         }
+        Story::Callback | Story::CallbackAgain | Story::CallbackLeft => told_of(lane, case.story, user).await,
         Story::ReadFlow | Story::ReadEvents | Story::FindFlow | Story::AskReady => {
             looked_at(lane, case.story, user).await
         }
         Story::Told | Story::FindTold | Story::ReadAttempts | Story::Resend => {
-            told(lane, case.story, user).await
+            notified(lane, case.story, user).await
         }
         Story::Start => {
             stuck(lane, user, lost_debit(user)).await?;
@@ -217,7 +219,7 @@ async fn ended(lane: &Lane, user: u64) -> anyhow::Result<String> {
 }
 
 /// A payment that has ended and is to be told of: delivered by a scanner, looked at by people, or sent again.
-async fn told(lane: &Lane, story: Story, user: u64) -> anyhow::Result<Play> {
+async fn notified(lane: &Lane, story: Story, user: u64) -> anyhow::Result<Play> {
     let event_id = ended(lane, user).await?;
     let play = Play::of(user, SUCCESS);
     let look = |path: String| Request::Look { path };
@@ -256,6 +258,50 @@ async fn not_begun(lane: &mut Lane, user: u64) -> anyhow::Result<Play> {
     lane.await_death(Victim::Api).await?;
     lane.revive(Victim::Api).await?;
     Ok(Play::of(user, SUCCESS).with(request))
+}
+
+/// A flow that an operator is about to hold.
+async fn to_be_held(lane: &Lane, user: u64) -> anyhow::Result<Play> {
+    let Stuck { flow_id, .. } = stuck(lane, user, lost_debit(user)).await?;
+    Ok(Play { held: true, ..Play::of(user, SUCCESS).with(Request::Hold { flow_id }) })
+}
+
+/// A channel that tells of a charge whose answer was lost: for the first time, again, or to an API that died of it.
+async fn told_of(lane: &mut Lane, story: Story, user: u64) -> anyhow::Result<Play> {
+    if story == Story::CallbackLeft {
+        return callback_left(lane, user).await;
+    }
+    let Stuck { trade_order_no, .. } = stuck(lane, user, lost_debit(user)).await?;
+    let request = told(user, &trade_order_no);
+    if story == Story::CallbackAgain {
+        send(lane, &request, 0).await?;
+        inbox_settled(lane, &trade_order_no).await?;
+    }
+    Ok(Play { events: 1, ..Play::of(user, SUCCESS).with(request) })
+}
+
+fn told(user: u64, trade_order_no: &str) -> Request {
+    Request::Tell { id: format!("crash-{user}"), event: Channel::payment(trade_order_no, "SUCCESS") }
+}
+
+/// An API that died between keeping an event and working on it. The flow is one that nobody else would look at for long.
+async fn callback_left(lane: &mut Lane, user: u64) -> anyhow::Result<Play> {
+    let Stuck { trade_order_no, .. } = stuck(lane, user, lost_debit(user)).await?;
+    let request = told(user, &trade_order_no);
+    lane.order("inbox.record.after", 1)?;
+    let unanswered = send(lane, &request, WAITING_S).await;
+    ensure!(unanswered.is_err(), "a dying API answered: {unanswered:?}");
+    lane.await_death(Victim::Api).await?;
+    lane.revive(Victim::Api).await?;
+    Ok(Play { events: 1, ..Play::of(user, SUCCESS) })
+}
+
+/// Waits until the order's event is done with.
+async fn inbox_settled(lane: &Lane, trade_order_no: &str) -> anyhow::Result<()> {
+    let sql =
+        format!("SELECT COUNT(*) FROM pay_inbox WHERE order_no = '{trade_order_no}' AND state = 'PROCESSED'");
+    let there = || async { Ok((lane.site.database.number(&sql).await? == 1).then_some(())) };
+    wait_until("the event to be worked on", PREPARED, there).await
 }
 
 /// A flow left in `PAYING`, rescheduled.
@@ -364,6 +410,7 @@ pub(crate) async fn send(lane: &Lane, request: &Request, wait_s: u32) -> anyhow:
         Request::Release { flow_id } => operator.post(&format!("/payment-flows/{flow_id}/release")).await?,
         Request::Resend { event_id } => operator.post(&format!("/notifications/{event_id}/resend")).await?,
         Request::Look { path } => lane.site.on_call().get(path).await?,
+        Request::Tell { id, event } => Channel::new().tell(client.url(), id, event).await?,
     };
     // An operator who was not answered and asks again may find that all is over.
     let over = matches!(request, Request::Release { .. }) && reply.text("code") == "flow_ended";

@@ -172,6 +172,14 @@ text_id!(
     DownstreamRef, "downstream reference", 128, "only visible ASCII characters are allowed", is_visible
 );
 text_id!(
+    /// Configured name of a channel that sends callbacks.
+    ChannelName, "channel name", 32, "only letters, digits, '_', '-' and '.' are allowed", is_name
+);
+text_id!(
+    /// A channel's own id of an event: the same for every repetition of it.
+    EventId, "event id", 128, "only visible ASCII characters are allowed", is_visible
+);
+text_id!(
     /// An order number as somebody else wrote it, e.g. the owner that a business fact names. Never called with.
     OrderRef, "order number", 96, "only visible ASCII characters are allowed", is_visible
 );
@@ -241,6 +249,11 @@ number_id!(
 number_id!(
     /// The paying user. Written in JSON as a string: it may exceed 2^53.
     UserId, "user_id"
+);
+
+number_id!(
+    /// Primary key of a stored event.
+    InboxId, "inbox id"
 );
 
 /// Ordinal of a payment attempt at one business target, from 1.

@@ -5,6 +5,7 @@
 
 mod business;
 mod clock;
+mod inbox;
 mod outbox;
 mod store;
 mod wake;
@@ -12,6 +13,7 @@ mod wallet;
 
 pub use business::{Business, Execution};
 pub use clock::{Clock, Jitter, SystemClock, SystemJitter};
+pub use inbox::{Inbox, InboxChange, InboxEvent, InboxPage, InboxState, InboxSummary, InboxWrite, Recorded};
 pub use outbox::{
     ClaimPage, Claimed, DeliveryAttempt, NotifiedCaller, Outbox, OutboxFilter, OutboxPage, OutboxRow,
     OutboxSummary, Receiver, Resent, Settled, Settlement,

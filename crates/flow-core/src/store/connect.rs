@@ -86,7 +86,12 @@ impl Connector {
     /// The pool of reading connections. Nothing on it ever begins a transaction, so that none can come back open, and
     /// every use of it runs in a task that no caller can cancel (`reads`).
     pub(super) fn read_pool(&self, connections: u32) -> MySqlPool {
-        let session = self.session(Purpose::Read);
+        self.pool(Purpose::Read, connections)
+    }
+
+    /// A pool of connections for single statements, which alone go over it. None is made before it is needed.
+    pub(super) fn pool(&self, purpose: Purpose, connections: u32) -> MySqlPool {
+        let session = self.session(purpose);
         MySqlPoolOptions::new()
             .max_connections(connections)
             .acquire_timeout(self.connect_limit)

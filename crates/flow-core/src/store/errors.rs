@@ -15,6 +15,8 @@ pub(super) enum TakenKey {
     Target,
     /// The flow's id or a number derived from it: an id was handed out twice.
     FlowId,
+    /// The event is in the inbox already.
+    InboxEvent,
 }
 
 /// What a failed statement means. Says nothing yet of what a caller is told: that depends on what was under way.
@@ -190,6 +192,7 @@ fn taken_key(message: &str) -> Option<TakenKey> {
         | "uk_open_target"
         | "internal_pay_flow.uk_biz_attempt"
         | "uk_biz_attempt" => Some(TakenKey::Target),
+        "pay_inbox.uk_inbox_event" | "uk_inbox_event" => Some(TakenKey::InboxEvent),
         "internal_pay_flow.PRIMARY"
         | "internal_pay_flow.uk_trade_order_no"
         | "uk_trade_order_no"
@@ -229,6 +232,8 @@ mod tests {
             ("Duplicate entry '901' for key 'PRIMARY'", Some(TakenKey::FlowId)),
             ("Duplicate entry '901' for key 'internal_pay_flow.PRIMARY'", Some(TakenKey::FlowId)),
             ("Duplicate entry 'h2r_1_1' for key 'uk_trade_order_no'", Some(TakenKey::FlowId)),
+            ("Duplicate entry 'h-P-c-1' for key 'pay_inbox.uk_inbox_event'", Some(TakenKey::InboxEvent)),
+            ("Duplicate entry 'h-P-c-1' for key 'uk_inbox_event'", Some(TakenKey::InboxEvent)),
             ("Duplicate entry '1-1' for key 'pay_flow_event.PRIMARY'", None),
         ];
         for (message, key) in cases {

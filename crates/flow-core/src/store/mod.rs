@@ -1,4 +1,4 @@
-//! The MySQL and MariaDB implementation of [`FlowStore`].
+//! The MySQL and MariaDB implementation of [`FlowStore`] and [`Inbox`].
 //!
 //! Reads (`reads`, `find`) run in tasks of their own on a pool. Writes (`writes`, `batches`) are handed over to
 //! committing tasks (`queue`, `committer`, `commit`), which share one commit among what has queued up. `errors` alone knows
@@ -13,6 +13,7 @@ mod connect;
 mod errors;
 mod find;
 mod ids;
+mod inbox;
 mod lease;
 mod migrate;
 mod options;
@@ -33,17 +34,20 @@ pub use self::migrate::{MigrationError, MigrationStep, SchemaMismatch, migrate};
 pub use self::options::{OptionsError, StoreOptions};
 
 use self::connect::{Connector, DatabaseClock, Purpose};
+use self::inbox::InboxTable;
 use self::lease::LockConnections;
 use self::queue::{Done, Write, WriteQueue};
 use self::reads::Reader;
 use self::writes::{BindRow, CasRow, CreateRow};
+use crate::callback::NewEvent;
 use crate::cas::CasWrite;
 use crate::crash::Spot;
 use crate::flow::Flow;
-use crate::ids::{CallerId, FlowId, IdempotencyKey, Target, Version};
+use crate::ids::{CallerId, FlowId, IdempotencyKey, InboxId, Target, Version};
 use crate::ports::{
-    Bound, CasOutcome, Created, DueFlow, FlowEvent, FlowFilter, FlowPage, FlowStore, KeyBinding, Lookup,
-    NewFlow, PartitionLease, ScanPage, Seen, StateSummary, StoreError,
+    Bound, CasOutcome, Created, DueFlow, FlowEvent, FlowFilter, FlowPage, FlowStore, Inbox, InboxEvent,
+    InboxPage, InboxSummary, InboxWrite, KeyBinding, Lookup, NewFlow, PartitionLease, Recorded, ScanPage,
+    Seen, StateSummary, StoreError,
 };
 
 /// Why the store could not be opened.
@@ -97,6 +101,7 @@ pub struct MySqlStore {
     queue: WriteQueue,
     clock: Arc<DatabaseClock>,
     lock_connections: LockConnections,
+    inbox: InboxTable,
 }
 
 impl MySqlStore {
@@ -116,7 +121,8 @@ impl MySqlStore {
         let reader = Reader::new(pool, connector.statement_limit(), Arc::clone(&clock));
         let queue = WriteQueue::start(&options, &connector);
         let lock_connections = LockConnections::default();
-        let store = MySqlStore { connector, reader, queue, clock, lock_connections };
+        let inbox = InboxTable::new(&connector, reader.clone(), Arc::clone(&clock));
+        let store = MySqlStore { connector, reader, queue, clock, lock_connections, inbox };
         store
             .now()
             .await
@@ -136,6 +142,7 @@ impl MySqlStore {
     /// writes were carried out in time; the others still run until their own time limit.
     pub async fn close(&self, limit: Duration) -> bool {
         let drained = self.queue.close(limit).await;
+        drop(tokio::time::timeout(limit, self.inbox.close()).await);
         drop(tokio::time::timeout(limit, self.reader.close()).await);
         drop(tokio::time::timeout(limit, self.lock_connections.close()).await);
         drained
@@ -226,6 +233,34 @@ impl FlowStore for MySqlStore {
         limit_rows: u32,
     ) -> Result<Vec<FlowEvent>, StoreError> {
         self.reader.events(flow_id, after, limit_rows).await
+    }
+}
+
+#[async_trait]
+impl Inbox for MySqlStore {
+    async fn record(&self, event: NewEvent, claim_ms: u64) -> Result<Recorded, StoreError> {
+        self.inbox.record(event, claim_ms).await
+    }
+
+    async fn list_due_events(&self, page: InboxPage) -> Result<Vec<InboxEvent>, StoreError> {
+        self.inbox.list_due(page).await
+    }
+
+    async fn claim_event(
+        &self,
+        id: InboxId,
+        version: Version,
+        claim_ms: u64,
+    ) -> Result<CasOutcome, StoreError> {
+        self.inbox.claim(id, version, claim_ms).await
+    }
+
+    async fn settle_event(&self, write: InboxWrite) -> Result<CasOutcome, StoreError> {
+        self.inbox.settle(write).await
+    }
+
+    async fn summarise_inbox(&self) -> Result<InboxSummary, StoreError> {
+        self.inbox.summarise().await
     }
 }
 

@@ -1,9 +1,10 @@
-//! The suites that every store and every outbox pass, here as the run-time account of `docs/grants.sql`: what it may do is enough.
+//! The suites that every store, every inbox and every outbox pass, here as the run-time account of `docs/grants.sql`: what it may do is enough.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use flow_core::store::{MySqlStore, StoreOptions};
+use flow_testkit::conformance::inbox::{InboxBench, InboxFactory};
 use flow_testkit::conformance::outbox::{OutboxBench, OutboxFactory, Pass};
 use flow_testkit::conformance::store::{StoreBench, StoreFactory};
 
@@ -48,12 +49,29 @@ impl OutboxFactory for OnServer {
     }
 }
 
+#[async_trait]
+impl InboxFactory for OnServer {
+    async fn fresh(&self) -> InboxBench {
+        let mut schema = Schema::fresh(self.0).await.expect("asked for only where there is a server");
+        let url = schema.run_account_url().await;
+        let inbox = Arc::new(MySqlStore::connect(StoreOptions::new(url.clone())).await.unwrap());
+        let second = Arc::new(MySqlStore::connect(StoreOptions::new(url)).await.unwrap());
+        InboxBench { clock: Arc::<MySqlStore>::clone(&inbox), inbox, second, keep: Box::new(schema) }
+    }
+}
+
 mod mysql {
+    mod inbox {
+        flow_testkit::inbox_conformance!(super::super::OnServer(super::super::Flavor::MySql));
+    }
     flow_testkit::store_conformance!(super::OnServer(super::Flavor::MySql));
     flow_testkit::outbox_conformance!(super::OnServer(super::Flavor::MySql));
 }
 
 mod mariadb {
+    mod inbox {
+        flow_testkit::inbox_conformance!(super::super::OnServer(super::super::Flavor::MariaDb));
+    }
     flow_testkit::store_conformance!(super::OnServer(super::Flavor::MariaDb));
     flow_testkit::outbox_conformance!(super::OnServer(super::Flavor::MariaDb));
 }

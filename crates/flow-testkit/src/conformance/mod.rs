@@ -13,6 +13,7 @@
 
 pub mod business;
 pub mod far_side;
+pub mod inbox;
 pub mod outbox;
 pub mod store;
 pub mod wake;

@@ -1,8 +1,11 @@
 //! `pay-api`: serving, from the configuration to the last write.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use flow_adapters::callback::Channel;
 use flow_config::Config;
+use flow_core::ids::ChannelName;
 use flow_core::ports::{Clock, SystemClock};
 use pay_api::auth::{KeyRing, SystemWallClock};
 use pay_api::work::{Changes, TimedAdvance, Work};
@@ -21,6 +24,10 @@ pub(crate) async fn run(config: Config) -> Exit {
     let stop = match shutdown::on_signals() {
         Ok(stop) => stop,
         Err(error) => return failed("signals cannot be listened to", &error),
+    };
+    let channels = match channels(&config) {
+        Ok(channels) => channels,
+        Err(exit) => return exit,
     };
     let metrics = match Metrics::install() {
         Ok(metrics) => metrics,
@@ -54,9 +61,23 @@ pub(crate) async fn run(config: Config) -> Exit {
             return error.exit();
         }
     };
-    serve_with(&config, parts, ops, &late, Serving { stop, ended, server }).await;
+    serve_with(&config, parts, ops, channels, &late, Serving { stop, ended, server }).await;
     tracing::info!("stopped");
     Exit::Done
+}
+
+type Channels = BTreeMap<ChannelName, Channel>;
+
+/// The configured channels with their keys. A key that cannot be used is a bad configuration.
+fn channels(config: &Config) -> Result<Channels, Exit> {
+    let channel = |(name, channel): (&ChannelName, _)| match Channel::new(channel) {
+        Ok(channel) => Ok((name.clone(), channel)),
+        Err(error) => {
+            failed(&format!("channels.{name}: not started"), &error);
+            Err(Exit::BadConfig)
+        }
+    };
+    config.channels.iter().map(channel).collect()
 }
 
 /// The server that is running.
@@ -66,9 +87,16 @@ struct Serving {
     server: JoinHandle<Drained>,
 }
 
-async fn serve_with(config: &Config, mut parts: Parts, ops: Ops, late: &Late, serving: Serving) {
+async fn serve_with(
+    config: &Config,
+    mut parts: Parts,
+    ops: Ops,
+    channels: Channels,
+    late: &Late,
+    serving: Serving,
+) {
     let timer = parts.timer.take();
-    let api = Arc::new(api(config, &parts, ops, serving.stop.clone()));
+    let api = Arc::new(api(config, &parts, ops, channels, serving.stop.clone()));
     let timed = TimedAdvance {
         advancer: Arc::clone(&parts.advancer),
         changes: Arc::clone(&api.changes),
@@ -107,7 +135,7 @@ async fn serve_with(config: &Config, mut parts: Parts, ops: Ops, late: &Late, se
 /// Least time for the writes that were handed over to the store, in milliseconds.
 const LAST_WRITES_MS: u64 = 500;
 
-fn api(config: &Config, parts: &Parts, ops: Ops, stopping: CancellationToken) -> Api {
+fn api(config: &Config, parts: &Parts, ops: Ops, channels: Channels, stopping: CancellationToken) -> Api {
     let settings = Settings::from_config(&config.api, &config.advance);
     let changes = Arc::new(Changes::new(settings.max_waiters));
     let work = Work::new(
@@ -125,6 +153,8 @@ fn api(config: &Config, parts: &Parts, ops: Ops, stopping: CancellationToken) ->
         changes,
         keys: KeyRing::new(config.api.keys.clone()),
         scenes: Scenes::new(config.scenes.clone()),
+        channels,
+        callbacks: Arc::new(parts.callbacks(&config.callbacks, settings.advance_budget_ms)),
         settings,
         wall_clock: Arc::new(SystemWallClock),
         clock,

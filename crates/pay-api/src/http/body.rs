@@ -1,4 +1,4 @@
-//! Taking in a body that says it is JSON, within bounds of size and time. What it says is read elsewhere.
+//! Taking in a body, within bounds of size and time. What it says is read elsewhere.
 
 use std::error::Error as StdError;
 
@@ -22,6 +22,14 @@ pub(crate) async fn take_json(headers: &HeaderMap, body: Body, max_bytes: usize)
         )
         .at("Content-Type"));
     }
+    take_bytes(headers, body, max_bytes).await
+}
+
+/// The whole of a body, of whatever kind, byte for byte.
+///
+/// # Errors
+/// 413, 408, 400.
+pub(crate) async fn take_bytes(headers: &HeaderMap, body: Body, max_bytes: usize) -> Result<Bytes, Problem> {
     let declared =
         headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if declared.is_some_and(|bytes| bytes > max_bytes as u64) {

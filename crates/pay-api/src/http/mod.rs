@@ -7,7 +7,7 @@ mod observe;
 mod params;
 mod request_id;
 
-pub(crate) use body::take_json;
+pub(crate) use body::{take_bytes, take_json};
 pub(crate) use headers::only;
 pub use headers::{idempotency_key, preferred_wait_ms};
 pub(crate) use observe::{observe, panicked};

@@ -26,6 +26,8 @@ pub enum Code {
     IdempotencyKeyInvalid,
     /// No valid API key was given.
     Unauthenticated,
+    /// A callback is not signed by its channel, or was signed too long ago.
+    SignatureInvalid,
     /// The API key's role may not do this.
     Forbidden,
     /// There is no such resource.
@@ -34,6 +36,8 @@ pub enum Code {
     FlowNotFound,
     /// There is no such notification.
     NotificationNotFound,
+    /// No channel of this name is configured.
+    ChannelNotFound,
     /// The resource exists, the method does not.
     MethodNotAllowed,
     /// The request did not arrive in time.
@@ -95,7 +99,7 @@ const fn meaning(status: StatusCode, retryable: bool, title: &'static str) -> Me
 
 impl Code {
     /// All codes, in the order of their statuses.
-    pub const ALL: [Code; 32] = [
+    pub const ALL: [Code; 34] = [
         Code::MalformedJson,
         Code::InvalidBody,
         Code::BodyUnreadable,
@@ -103,10 +107,12 @@ impl Code {
         Code::IdempotencyKeyMissing,
         Code::IdempotencyKeyInvalid,
         Code::Unauthenticated,
+        Code::SignatureInvalid,
         Code::Forbidden,
         Code::RouteNotFound,
         Code::FlowNotFound,
         Code::NotificationNotFound,
+        Code::ChannelNotFound,
         Code::MethodNotAllowed,
         Code::RequestTimeout,
         Code::OpenAttemptDiffers,
@@ -143,10 +149,12 @@ impl Code {
                 meaning(S::BAD_REQUEST, false, "Idempotency-Key is not of its form")
             }
             Code::Unauthenticated => meaning(S::UNAUTHORIZED, false, "No valid API key"),
+            Code::SignatureInvalid => meaning(S::UNAUTHORIZED, false, "Not signed by the channel"),
             Code::Forbidden => meaning(S::FORBIDDEN, false, "The API key's role may not do this"),
             Code::RouteNotFound => meaning(S::NOT_FOUND, false, "No such resource"),
             Code::FlowNotFound => meaning(S::NOT_FOUND, false, "No such flow"),
             Code::NotificationNotFound => meaning(S::NOT_FOUND, false, "No such notification"),
+            Code::ChannelNotFound => meaning(S::NOT_FOUND, false, "No such channel"),
             Code::MethodNotAllowed => meaning(S::METHOD_NOT_ALLOWED, false, "No such method here"),
             Code::RequestTimeout => meaning(S::REQUEST_TIMEOUT, true, "The request took too long to arrive"),
             Code::OpenAttemptDiffers => meaning(S::CONFLICT, false, "An open attempt differs"),
@@ -183,10 +191,12 @@ impl Code {
             Code::IdempotencyKeyMissing => "idempotency_key_missing",
             Code::IdempotencyKeyInvalid => "idempotency_key_invalid",
             Code::Unauthenticated => "unauthenticated",
+            Code::SignatureInvalid => "signature_invalid",
             Code::Forbidden => "forbidden",
             Code::RouteNotFound => "route_not_found",
             Code::FlowNotFound => "flow_not_found",
             Code::NotificationNotFound => "notification_not_found",
+            Code::ChannelNotFound => "channel_not_found",
             Code::MethodNotAllowed => "method_not_allowed",
             Code::RequestTimeout => "request_timeout",
             Code::OpenAttemptDiffers => "open_attempt_differs",

@@ -15,6 +15,7 @@ mod list_notifications;
 mod openapi;
 mod ops;
 mod parameters;
+mod receive_callback;
 mod release_flow;
 mod resend_notification;
 mod starting;
@@ -47,6 +48,7 @@ fn all_routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(hold_flow::hold_flow))
         .routes(routes!(release_flow::release_flow))
         .routes(routes!(advance_flow::advance_flow))
+        .routes(routes!(receive_callback::receive_callback))
         .routes(routes!(list_notifications::list_notifications))
         .routes(routes!(list_attempts::list_attempts))
         .routes(routes!(resend_notification::resend_notification))

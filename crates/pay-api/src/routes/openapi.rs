@@ -21,6 +21,7 @@ use crate::problem::{Code, ProblemDocument};
     tags(
         (name = "payments", description = "For applications"),
         (name = "operators", description = "For people who act"),
+        (name = "channels", description = "For those who tell of events by themselves"),
         (name = "operations", description = "For the machinery around the process"),
         (name = "documentation", description = "This document"),
     ),

@@ -8,16 +8,20 @@ mod timer;
 use std::sync::Arc;
 
 use flow_core::advance::{AdvanceError, Advanced, Advancer, Call, Cancelled, Handled};
+use flow_core::callback::Callbacks;
 use flow_core::create::{CreateError, PaymentRequest, Taken, create};
 use flow_core::flow::{Flow, Trigger};
 use flow_core::ids::{Actor, FlowId, TraceId};
-use flow_core::ports::{FlowStore, Seen};
+use flow_core::ports::{FlowStore, InboxEvent, Seen};
 use metrics::gauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::task::TaskTracker;
 
 pub use changes::{Changes, Watch};
 pub use timer::TimedAdvance;
+
+/// Most events worked on at once: they share the database's connections with payments.
+const MAX_PARALLEL_CALLBACKS: usize = 32;
 
 /// This process carries as much work as it may; nothing was begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -58,6 +62,9 @@ pub struct Work {
     changes: Arc<Changes>,
     tasks: TaskTracker,
     places: Arc<Semaphore>,
+    /// Callbacks can come in floods, and the scanner finds what is not begun here: payments go first.
+    callback_places: Arc<Semaphore>,
+    callback_turns: Arc<Semaphore>,
     budget_ms: u64,
 }
 
@@ -71,7 +78,10 @@ impl Work {
         budget_ms: u64,
     ) -> Work {
         let places = Arc::new(Semaphore::new(max_in_flight.min(Semaphore::MAX_PERMITS)));
-        Work { store, advancer, changes, tasks: TaskTracker::new(), places, budget_ms }
+        let callback_places = Arc::new(Semaphore::new((max_in_flight / 4).clamp(1, Semaphore::MAX_PERMITS)));
+        let callback_turns = Arc::new(Semaphore::new(MAX_PARALLEL_CALLBACKS));
+        let tasks = TaskTracker::new();
+        Work { store, advancer, changes, tasks, places, callback_places, callback_turns, budget_ms }
     }
 
     /// Takes a payment request and, if it makes a new flow, advances it.
@@ -171,6 +181,31 @@ impl Work {
             let advanced = advancer.advance(flow_id, &call).await;
             changes.announce(flow_id);
             let _ = answer.send(advanced);
+        })
+    }
+
+    /// Works on an event that was just kept, and tells those who wait for its flow.
+    ///
+    /// # Errors
+    /// [`Busy`]: the event is the scanner's.
+    pub fn callback(&self, callbacks: &Arc<Callbacks>, event: InboxEvent) -> Result<Started<()>, Busy> {
+        let place = Arc::clone(&self.callback_places).try_acquire_owned().map_err(|_| Busy)?;
+        let turns = Arc::clone(&self.callback_turns);
+        let (callbacks, changes) = (Arc::clone(callbacks), Arc::clone(&self.changes));
+        self.start(move |_, _| async move {
+            let turn = turns.acquire_owned().await;
+            let (inbox_id, flow) = (event.id, event.key.order_no.parts());
+            let received_at = event.received_at;
+            if let Err(error) = callbacks.work(event, received_at).await {
+                tracing::warn!(
+                    %inbox_id, retryable = error.retryable(), error = &error as &dyn std::error::Error,
+                    "a callback could not be worked on; the scanner will find it",
+                );
+            }
+            drop((turn, place));
+            if let Some((_, flow_id)) = flow {
+                changes.announce(flow_id);
+            }
         })
     }
 

@@ -14,10 +14,6 @@ pub(crate) fn document() -> Value {
     serde_json::to_value(openapi()).unwrap()
 }
 
-fn at_one(path: &str) -> String {
-    path.replace("{flow_id}", "1").replace("{event_id}", "evt_1_1")
-}
-
 fn operations(document: &Value) -> Vec<(String, String, &Value)> {
     let mut found = Vec::new();
     for (path, methods) in document["paths"].as_object().unwrap() {
@@ -26,6 +22,11 @@ fn operations(document: &Value) -> Vec<(String, String, &Value)> {
         }
     }
     found
+}
+
+/// A path with its parameters.
+fn filled(path: &str) -> String {
+    path.replace("{flow_id}", "1").replace("{event_id}", "evt_1_1").replace("{channel}", "main")
 }
 
 #[test]
@@ -50,6 +51,7 @@ fn the_routes_are_these() {
         GET  key /payment-flows
         GET  key /payment-flows/{flow_id}
         GET  key /payment-flows/{flow_id}/events
+        POST     /callbacks/{channel}
         POST key /notifications/{event_id}/resend
         POST key /payment-flows/{flow_id}/advance
         POST key /payment-flows/{flow_id}/cancel
@@ -64,11 +66,11 @@ async fn the_router_and_the_document_know_the_same_paths() {
     let harness = Harness::new();
     let document = document();
     for (method, path, _) in operations(&document) {
-        let reply = harness.send(request(&method, &at_one(&path), SHOP, &[], Body::empty())).await;
+        let reply = harness.send(request(&method, &filled(&path), SHOP, &[], Body::empty())).await;
         let code = reply.body["code"].as_str().unwrap_or_default();
         assert!(!matches!(code, "route_not_found" | "method_not_allowed"), "{method} {path}: {code}");
         let other = if method == "GET" { "PATCH" } else { "GET" };
-        let wrong = harness.send(request(other, &at_one(&path), SHOP, &[], Body::empty())).await;
+        let wrong = harness.send(request(other, &filled(&path), SHOP, &[], Body::empty())).await;
         if !operations(&document).iter().any(|(m, p, _)| *m == other && *p == path) {
             assert_eq!(wrong.status, 405, "{other} {path}");
         }

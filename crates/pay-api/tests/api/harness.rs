@@ -12,13 +12,16 @@ use chrono::{DateTime, TimeDelta, Utc};
 use flow_adapters::timer::{Timer, TimerDriver, TimerOptions};
 use flow_config::{AmountLimits, ApiKey, KeyHash, Role, SceneConfig};
 use flow_core::advance::{AdvanceSettings, Advancer};
+use flow_core::callback::{CallbackSettings, Callbacks};
 use flow_core::downstream::{BreakerLimits, BudgetLimits, BusinessRules, Downstreams, Limits, WalletRules};
 use flow_core::flow::Flow;
 use flow_core::ids::{CallerId, DownstreamName, Scene};
 use flow_core::money::Currency;
 use flow_core::ports::{Clock, FlowStore};
+use flow_core::retry::Schedule;
 use flow_testkit::clock::ManualClock;
 use flow_testkit::jitter::FixedJitter;
+use flow_testkit::mem_inbox::MemInbox;
 use flow_testkit::mem_store::MemStore;
 use http_body_util::BodyExt as _;
 use pay_api::auth::{KeyRing, WallClock, hash_key};
@@ -30,6 +33,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
+use crate::callbacks::channels;
 use crate::downstreams::{ScriptedBusiness, ScriptedWallet};
 use crate::observed::keep_log_lines;
 
@@ -61,6 +65,7 @@ impl WallClock for TestWallClock {
 pub(crate) struct Harness {
     pub(crate) router: Router,
     pub(crate) store: MemStore,
+    pub(crate) inbox: MemInbox,
     pub(crate) clock: ManualClock,
     pub(crate) wallet: Arc<ScriptedWallet>,
     pub(crate) timer: Timer,
@@ -149,6 +154,19 @@ impl Harness {
             settings.advance_budget_ms,
         );
         let stopping = CancellationToken::new();
+        let inbox = MemInbox::new(clock.clone());
+        let callbacks = Callbacks::new(
+            Arc::new(inbox.clone()),
+            Arc::clone(&shared),
+            Arc::clone(&advancer),
+            Arc::new(FixedJitter::NONE),
+            CallbackSettings {
+                claim_ms: 15_000,
+                retry: Schedule::default(),
+                give_up_after_ms: 86_400_000,
+                budget_ms: settings.advance_budget_ms,
+            },
+        );
         let api = Arc::new(Api {
             store: shared,
             outbox: Arc::new(store.clone()),
@@ -156,6 +174,8 @@ impl Harness {
             changes,
             keys: KeyRing::new(keys(&clock)),
             scenes: Scenes::new(scenes),
+            channels: channels(),
+            callbacks: Arc::new(callbacks),
             settings,
             wall_clock: Arc::new(TestWallClock(clock.clone())),
             clock: ticks,
@@ -167,7 +187,7 @@ impl Harness {
         });
         let router = router(Arc::clone(&api));
         let driver = Some(driver);
-        Harness { router, store, clock, wallet, timer, driver, ready, stopping, api, advancer }
+        Harness { router, store, inbox, clock, wallet, timer, driver, ready, stopping, api, advancer }
     }
 
     /// Lets this process's timer run, until `stopping` fires.

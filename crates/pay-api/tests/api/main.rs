@@ -4,6 +4,7 @@
 
 mod auth;
 mod bad_input;
+mod callbacks;
 mod contract;
 mod create;
 mod downstreams;

@@ -13,9 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flow_adapters::{NoWake, Timer, TimerDriver, TimerOptions};
-use flow_config::Config;
+use flow_config::{CallbacksConfig, Config};
 use flow_core::advance::Advancer;
-use flow_core::ports::{Clock, FlowStore, Outbox, StoreError, SystemClock, SystemJitter, WakeQueue};
+use flow_core::callback::{CallbackSettings, Callbacks};
+use flow_core::ports::{Clock, FlowStore, Inbox, Outbox, StoreError, SystemClock, SystemJitter, WakeQueue};
 use flow_core::store::MySqlStore;
 use tokio_util::sync::CancellationToken;
 
@@ -48,6 +49,8 @@ pub enum Patience {
 pub struct Parts {
     /// The one shared truth.
     pub store: Arc<dyn FlowStore>,
+    /// What channels have said.
+    pub inbox: Arc<dyn Inbox>,
     /// What applications are still to be told.
     pub outbox: Arc<dyn Outbox>,
     /// The only writer of states.
@@ -125,10 +128,28 @@ pub async fn wire(
         Arc::new(SystemJitter),
         flows::advance_settings(&config.advance),
     );
-    Ok(Parts { store, outbox, advancer: Arc::new(advancer), clock, timer, mysql })
+    let inbox: Arc<dyn Inbox> = mysql.clone();
+    Ok(Parts { store, inbox, outbox, advancer: Arc::new(advancer), clock, timer, mysql })
 }
 
 impl Parts {
+    /// What takes callbacks and works on them, each advance within `budget_ms`.
+    pub fn callbacks(&self, config: &CallbacksConfig, budget_ms: u64) -> Callbacks {
+        let settings = CallbackSettings {
+            claim_ms: config.claim_ms,
+            retry: config.retry.clone(),
+            give_up_after_ms: config.give_up_after_ms,
+            budget_ms,
+        };
+        Callbacks::new(
+            Arc::clone(&self.inbox),
+            Arc::clone(&self.store),
+            Arc::clone(&self.advancer),
+            Arc::new(SystemJitter),
+            settings,
+        )
+    }
+
     /// Lets the writes that were handed over be carried out, for at most so long, and closes the connections. The last
     /// thing a process does.
     pub async fn close(&self, limit_ms: u64) {

@@ -20,26 +20,31 @@ use tokio_util::sync::CancellationToken;
 
 const FLOWS: i64 = 120;
 
-struct Product {
-    clock: ManualClock,
-    store: MemStore,
-    world: FakeWorld,
+pub(crate) struct Product {
+    pub(crate) clock: ManualClock,
+    pub(crate) store: MemStore,
+    pub(crate) world: FakeWorld,
 }
 
 impl Product {
-    fn new() -> Product {
+    pub(crate) fn new() -> Product {
         let clock = ManualClock::new();
         let (store, world) = (MemStore::new(clock.clone()), FakeWorld::new(clock.clone()));
         Product { clock, store, world }
     }
 
-    fn create(&self, number: i64, lives_s: i64) {
+    pub(crate) fn create(&self, number: i64, lives_s: i64) {
         let deadline = self.clock.now() + chrono::TimeDelta::seconds(lives_s);
         self.store.create_now(samples::new_flow(number, deadline));
     }
 
     /// One replica's means.
     fn replica(&self, seed: u64) -> Arc<AdvanceDue> {
+        let advancer = self.advancer(seed);
+        Arc::new(AdvanceDue::new(Arc::new(self.store.clone()), advancer, 10_000))
+    }
+
+    pub(crate) fn advancer(&self, seed: u64) -> Arc<Advancer> {
         let limits = Limits {
             max_concurrent_calls: 64,
             queue_wait_ms: 100,
@@ -55,14 +60,14 @@ impl Product {
             .build();
         let store: Arc<dyn FlowStore> = Arc::new(self.store.clone());
         let advancer = Advancer::new(
-            store.clone(),
+            store,
             downstreams,
             Arc::new(RecordingWake::new()),
             Arc::new(self.clock.clone()),
             Arc::new(SeededJitter::new(seed)),
             AdvanceSettings::default(),
         );
-        Arc::new(AdvanceDue::new(store, Arc::new(advancer), 10_000))
+        Arc::new(advancer)
     }
 
     fn scanner(&self, seed: u64) -> Sweep {

@@ -4,6 +4,7 @@
 
 mod convergence;
 mod daemon;
+mod inbox;
 mod notify;
 mod rig;
 mod rounds;

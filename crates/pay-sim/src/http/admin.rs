@@ -18,6 +18,7 @@ use serde_json::json;
 
 use super::contract;
 use super::reply::{Reply, json};
+use crate::callbacks::Plan;
 use crate::faults::{Call, FaultSet, Rule};
 use crate::ledger::{Anomaly, Command, OrderLedger, Switches, Totals, decimal_id};
 use crate::signals::{Moment, Topic};
@@ -119,6 +120,26 @@ pub(super) async fn set_mutants(State(sim): Shared, switches: Input<Switches>) -
 
 pub(super) async fn get_mutants(State(sim): Shared) -> Response {
     json(StatusCode::OK, &sim.read(|world| world.switches().clone()))
+}
+
+pub(super) async fn set_callbacks(State(sim): Shared, plan: Input<Plan>) -> Response {
+    let plan = match plan {
+        Ok(Json(plan)) => plan,
+        Err(rejection) => return Reply::invalid(rejection.body_text()).into_response(),
+    };
+    match sim.callbacks.set(plan) {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Err(bad) => Reply::error(StatusCode::UNPROCESSABLE_ENTITY, "BAD_PLAN", bad).into_response(),
+    }
+}
+
+pub(super) async fn get_callbacks(State(sim): Shared) -> Response {
+    json(StatusCode::OK, &json!({ "plan": sim.callbacks.plan(), "counts": sim.callbacks.counts() }))
+}
+
+pub(super) async fn clear_callbacks(State(sim): Shared) -> StatusCode {
+    sim.callbacks.clear();
+    StatusCode::NO_CONTENT
 }
 
 pub(super) async fn set_balance(

@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 
 use super::reply::{DebitBody, FactBody, MoneyDetail, Reply, ReplyBody, raw_json};
+use crate::callbacks::Event;
 use crate::faults::{Contradiction, Fault, Stage, UnavailableMode};
 use crate::ledger::{Course, DebitStatus, Deferral, FactStatus, RefundStatus};
 use crate::request::Request;
@@ -83,6 +84,9 @@ async fn disturbed(sim: Arc<Sim>, request: Request, struck: Option<(Fault, Stage
 async fn deliver(sim: &Sim, request: &Request, course: &Course, moments: &[Moment]) -> Reply {
     match sim.deliver(request, course).await {
         Ok(answer) => {
+            if let Some(event) = Event::of(&answer) {
+                sim.callbacks.tell(event).await;
+            }
             sim.signals.count(moments, request.call(), request.topics());
             answer.into()
         }

@@ -64,6 +64,10 @@ fn admin_routes() -> Router<Arc<Sim>> {
         .route("/ledger/summary", get(admin::summary))
         .route("/ledger/dump", get(admin::dump))
         .route("/ledger/{trade_order_no}", get(admin::order_ledger))
+        .route(
+            "/callbacks",
+            post(admin::set_callbacks).get(admin::get_callbacks).delete(admin::clear_callbacks),
+        )
         .route("/reset", post(admin::reset))
         .route("/wait", get(admin::wait))
 }

@@ -267,6 +267,14 @@ impl World {
         }
         Some(view)
     }
+
+    /// An order's charge and latest refund, without carrying out anything deferred.
+    #[must_use]
+    pub fn standing(&self, trade_order_no: &str) -> Option<(DebitView, Option<RefundView>)> {
+        let debit = self.debit_view(trade_order_no)?;
+        let latest = self.orders.get(trade_order_no)?.refund_nos.last();
+        Some((debit, latest.and_then(|number| self.refunds.get(number)).map(RefundRecord::view)))
+    }
 }
 
 impl RefundRecord {

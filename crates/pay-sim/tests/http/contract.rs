@@ -186,3 +186,15 @@ async fn ids_beyond_the_reach_of_json_numbers_come_back_whole() {
     assert_eq!(answer["user_id"], u64::MAX.to_string());
     assert_eq!(answer["money"]["amount"], i64::MAX);
 }
+
+#[test]
+fn the_callback_contract_holds_together() {
+    let (_, document) = contract("callbacks.yaml");
+    check_references(&document, &document);
+    let event = &document["components"]["schemas"]["Event"];
+    let example = &document["paths"]["/callbacks/{channel}"]["post"]["requestBody"]["content"]["application/json"]
+        ["example"];
+    for member in event["required"].as_array().unwrap() {
+        assert!(example.get(member.as_str().unwrap()).is_some(), "{member} is missing in {example}");
+    }
+}

@@ -55,7 +55,8 @@ impl Rig {
 impl Client {
     pub(crate) fn new(addr: SocketAddr) -> Self {
         PROVIDER.call_once(|| {
-            rustls::crypto::ring::default_provider().install_default().unwrap();
+            // The simulator has one installed already, where it was started first.
+            let _ = rustls::crypto::ring::default_provider().install_default();
         });
         let http = reqwest::Client::builder().timeout(Duration::from_secs(20)).no_proxy().build().unwrap();
         Self { http, base: format!("http://{addr}") }

@@ -6,6 +6,7 @@
 
 mod api;
 mod audit;
+mod channel;
 mod clock;
 mod config;
 mod process;
@@ -20,6 +21,7 @@ use anyhow::Context as _;
 
 pub use api::{ApiClient, Payment, Reply};
 pub use audit::{Audit, FlowRow, Violation};
+pub use channel::Channel;
 pub use clock::{Patience, utc_now};
 pub use config::{CALLER, Keys, Tuning, key_table};
 pub use process::{Process, ProcessOptions, free_port, wait_until};

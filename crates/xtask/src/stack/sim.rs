@@ -97,6 +97,25 @@ impl SimClient {
         Ok(())
     }
 
+    /// Has the wallet tell of charges and refunds by itself.
+    ///
+    /// # Errors
+    /// The simulator refuses the plan.
+    pub async fn callbacks(&self, plan: Value) -> anyhow::Result<()> {
+        self.http.post(format!("{}/callbacks", self.base)).json(&plan).send().await?.error_for_status()?;
+        Ok(())
+    }
+
+    /// What became of its callbacks so far.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn callback_counts(&self) -> anyhow::Result<Value> {
+        let response = self.http.get(format!("{}/callbacks", self.base)).send().await?;
+        let body: Value = response.error_for_status()?.json().await?;
+        Ok(body["counts"].clone())
+    }
+
     /// Sets a user's balance.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use xtask::db::Server;
 use xtask::stack::Stack;
 
-use super::{APIS, SCANNERS};
+use super::load::{APIS, SCANNERS};
 
 /// Between two kills, in milliseconds.
 const PAUSE_MS: std::ops::Range<u64> = 1_500..4_500;
