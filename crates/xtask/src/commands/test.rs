@@ -26,7 +26,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     binaries::build(&stand).await?;
 
     let (what, runner): (&str, &[&str]) = if cargo::has_subcommand("nextest").await {
-        ("cargo nextest run --workspace", &["nextest", "run", "--workspace"])
+        ("cargo nextest run --workspace", &["nextest", "run", "--workspace", "--no-fail-fast"])
     } else {
         ("cargo test --workspace --all-targets", &["test", "--workspace", "--all-targets"])
     };
