@@ -81,7 +81,10 @@ async fn the_backlog_comes_back_within_the_budget(flavor: Flavor) -> anyhow::Res
     // In a small backlog the oldest are the few that the wallet itself refused before the breakers opened: they are
     // postponed, and everybody else is through before they are due.
     if flows >= FULL_SIZE {
-        ensure!(place <= OLDEST_END_BY_PERCENT, "the oldest flows ended at {place} % of the line, on average");
+        ensure!(
+            place <= OLDEST_END_BY_PERCENT,
+            "the oldest flows ended at {place} % of the line, on average"
+        );
     }
     site.close().await
 }
