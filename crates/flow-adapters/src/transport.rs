@@ -65,8 +65,6 @@ impl Transport {
     /// # Errors
     /// [`TransportError`] when the configuration or the machine does not allow for one.
     pub fn new(config: &TransportConfig) -> Result<Transport, TransportError> {
-        // Fails only if this process has a provider already, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
         let mut headers = HeaderMap::new();
         if let Some(token) = &config.bearer_token {
             let mut value = HeaderValue::try_from(format!("Bearer {}", token.expose()))
@@ -74,18 +72,12 @@ impl Transport {
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
-        let builder = with_trust_roots(Client::builder(), &config.base_url)
-            .default_headers(headers)
-            .http1_only()
-            .no_proxy()
-            .referer(false)
-            .redirect(redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .tcp_nodelay(true)
-            .connect_timeout(Duration::from_millis(config.connect_timeout_ms))
-            .timeout(Duration::from_millis(config.timeout_ms))
-            .pool_idle_timeout(IDLE_LIMIT)
-            .pool_max_idle_per_host(config.max_idle_connections);
+        let limits = ClientLimits {
+            connect_timeout_ms: config.connect_timeout_ms,
+            timeout_ms: config.timeout_ms,
+            max_idle_connections: config.max_idle_connections,
+        };
+        let builder = client_builder(&config.base_url, limits).default_headers(headers);
         let client = builder.build().map_err(TransportError::Client)?;
         Ok(Transport { client, base_url: config.base_url.clone() })
     }
@@ -138,9 +130,35 @@ impl Transport {
     }
 }
 
+/// What a client may take, and keep.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClientLimits {
+    /// For making a connection, in milliseconds.
+    pub(crate) connect_timeout_ms: u64,
+    /// For the whole call, in milliseconds.
+    pub(crate) timeout_ms: u64,
+    /// Idle connections that are kept.
+    pub(crate) max_idle_connections: usize,
+}
+
+/// How every client of this crate is made: nothing is sent twice, no redirect is followed, nobody is between.
+///
 /// For plain HTTP no trust roots are loaded: it must work where none are installed. As redirects are not followed,
 /// such a client never speaks TLS.
-pub(crate) fn with_trust_roots(builder: ClientBuilder, base_url: &Url) -> ClientBuilder {
+pub(crate) fn client_builder(base_url: &Url, limits: ClientLimits) -> ClientBuilder {
+    // Fails only if this process has a provider already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let builder = Client::builder()
+        .http1_only()
+        .no_proxy()
+        .referer(false)
+        .redirect(redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .tcp_nodelay(true)
+        .connect_timeout(Duration::from_millis(limits.connect_timeout_ms))
+        .timeout(Duration::from_millis(limits.timeout_ms))
+        .pool_idle_timeout(IDLE_LIMIT)
+        .pool_max_idle_per_host(limits.max_idle_connections);
     if base_url.scheme() == "https" { builder } else { builder.tls_certs_only([]) }
 }
 

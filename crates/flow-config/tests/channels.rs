@@ -2,44 +2,19 @@
 
 #![allow(clippy::unwrap_used, reason = "test code")]
 
-use std::ffi::OsString;
-use std::io::Write as _;
+mod loaded;
 
-use flow_config::{Config, ConfigError, LoadOptions, RsaLayout, SchemeConfig};
+use flow_config::{Config, ConfigError, RsaLayout, SchemeConfig};
 use flow_core::ids::ChannelName;
 
-/// What is required besides.
-const REST: &str = r#"
-[database]
-url = "mysql://pay:secret@127.0.0.1:3306/pay"
-[wallets.main]
-base_url = "http://127.0.0.1:9090"
-[businesses.main]
-base_url = "http://127.0.0.1:9090"
-[scenes.renew]
-wallet = "main"
-business = "main"
-currencies = { CNY = { min_amount = 1, max_amount = 5000000 } }
-"#;
+use loaded::REST;
 
 fn load(channels: &str, env: &[(&str, &str)]) -> Result<Config, ConfigError> {
-    let mut on_disk = tempfile::NamedTempFile::new().unwrap();
-    on_disk.write_all(format!("{REST}{channels}").as_bytes()).unwrap();
-    let env = env.iter().map(|(name, value)| (OsString::from(name), OsString::from(value))).collect();
-    Config::load(LoadOptions { file: Some(on_disk.path().to_owned()), env })
+    loaded::load(&format!("{REST}{channels}"), env)
 }
 
-/// Every problem, without where it was set.
-fn problems(channels: &str, env: &[(&str, &str)]) -> Vec<String> {
-    match load(channels, env) {
-        Ok(_) => Vec::new(),
-        Err(error) => error
-            .to_string()
-            .lines()
-            .skip(1)
-            .map(|line| line.trim().split(" (set in").next().unwrap().to_owned())
-            .collect(),
-    }
+fn problems(channels: &str) -> Vec<String> {
+    loaded::problems(&format!("{REST}{channels}"), &[])
 }
 
 const CHANNELS: &str = r#"
@@ -117,7 +92,7 @@ fn wrong_channels_are_named_and_their_secrets_are_not_shown() {
         ("[channels.main]", "[channels.\"a/b\"]", "channels.a/b: is no usable name"),
     ];
     for (right, wrong, expected) in cases {
-        let found = problems(&CHANNELS.replacen(right, wrong, 1), &[]);
+        let found = problems(&CHANNELS.replacen(right, wrong, 1));
         assert!(
             found.iter().any(|text| text.starts_with(expected)),
             "{wrong}: {expected:?} not in {found:?}"
@@ -125,6 +100,6 @@ fn wrong_channels_are_named_and_their_secrets_are_not_shown() {
         assert!(!format!("{found:?}").contains("hunter2"), "{found:?}");
     }
     let none = CHANNELS.replacen("secrets = [", "secrets = [] #", 1);
-    let found = problems(&none, &[]);
+    let found = problems(&none);
     assert_eq!(found, ["channels.main.secrets: must be 1 to 8 secrets, are 0"]);
 }

@@ -6,13 +6,16 @@
     reason = "test code; the table is long because there are many keys"
 )]
 
+mod loaded;
+
 use std::ffi::OsString;
-use std::io::Write as _;
 
 use flow_config::{Config, ConfigError, DEFAULTS, LoadOptions, LogFormat, Role};
 use flow_core::ids::{DownstreamName, Scene};
 use flow_core::money::Currency;
 use flow_core::retry::{JitterPermille, Schedule};
+
+use loaded::{load, problems};
 
 /// The smallest configuration that can take a payment.
 const MINIMAL: &str = r#"
@@ -32,26 +35,6 @@ role = "client"
 sha256 = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 expires_at = "2030-01-01T00:00:00Z"
 "#;
-
-fn load(file: &str, env: &[(&str, &str)]) -> Result<Config, ConfigError> {
-    let mut on_disk = tempfile::NamedTempFile::new().unwrap();
-    on_disk.write_all(file.as_bytes()).unwrap();
-    let env = env.iter().map(|(name, value)| (OsString::from(name), OsString::from(value))).collect();
-    Config::load(LoadOptions { file: Some(on_disk.path().to_owned()), env })
-}
-
-/// Every problem, without where it was set.
-fn problems(file: &str, env: &[(&str, &str)]) -> Vec<String> {
-    match load(file, env) {
-        Ok(_) => Vec::new(),
-        Err(ConfigError::Invalid(problems)) => {
-            problems.iter().map(|p| p.to_string().split(" (set in").next().unwrap().to_owned()).collect()
-        }
-        Err(error @ (ConfigError::Malformed { .. } | ConfigError::Unreadable { .. })) => {
-            vec![error.to_string()]
-        }
-    }
-}
 
 #[test]
 fn the_minimal_configuration_has_every_default() {

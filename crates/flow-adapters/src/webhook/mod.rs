@@ -16,20 +16,18 @@ use flow_core::answer::Answered;
 use flow_core::notify::{DeliveryAnswer, Notification};
 use flow_core::ports::Receiver;
 use reqwest::header::{CONTENT_TYPE, HeaderName, RETRY_AFTER, USER_AGENT};
-use reqwest::{Client, Response, redirect};
+use reqwest::{Client, Response};
 use url::Url;
 
 pub use target::TargetPolicy;
 
-use crate::transport::{TransportError, header_text, whole_seconds_ms, with_trust_roots};
+use crate::transport::{ClientLimits, TransportError, client_builder, header_text, whole_seconds_ms};
 use target::{Forbidden, GuardedResolver};
 
 /// Most bytes of an answer's body that are read, and thrown away.
 const MAX_IGNORED_BYTES: usize = 16 * 1024;
 /// Longest time for them; the answer is known before.
 const IGNORED_LIMIT: Duration = Duration::from_secs(1);
-/// Idle connections are given up before usual servers close theirs.
-const IDLE_LIMIT: Duration = Duration::from_secs(15);
 
 const ID: HeaderName = HeaderName::from_static("webhook-id");
 const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
@@ -63,21 +61,13 @@ impl HttpReceiver {
         policy: Arc<TargetPolicy>,
         wall_time: WallTime,
     ) -> Result<HttpReceiver, TransportError> {
-        // Fails only if this process has a provider already, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let places = usize::try_from(config.limits.max_concurrent_calls).unwrap_or(usize::MAX);
-        let client = with_trust_roots(Client::builder(), &config.url)
-            .http1_only()
-            .no_proxy()
-            .referer(false)
-            .redirect(redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .tcp_nodelay(true)
+        let limits = ClientLimits {
+            connect_timeout_ms: config.connect_timeout_ms,
+            timeout_ms: config.timeout_ms,
+            max_idle_connections: usize::try_from(config.limits.max_concurrent_calls).unwrap_or(usize::MAX),
+        };
+        let client = client_builder(&config.url, limits)
             .dns_resolver(GuardedResolver(Arc::clone(&policy)))
-            .connect_timeout(Duration::from_millis(config.connect_timeout_ms))
-            .timeout(Duration::from_millis(config.timeout_ms))
-            .pool_idle_timeout(IDLE_LIMIT)
-            .pool_max_idle_per_host(places)
             .build()
             .map_err(TransportError::Client)?;
         let secrets = [Some(config.secret.clone()), config.previous_secret.clone()];

@@ -55,12 +55,8 @@ impl AdvanceSettings {
     }
 
     /// When a call that our gate refused is worth another try by the same process, in milliseconds from now.
-    pub(super) const fn spread_ms(&self, retry_after_ms: Option<u64>, jitter: JitterPermille) -> u64 {
-        let wait_ms = match retry_after_ms {
-            Some(wait_ms) => wait_ms,
-            None => 0,
-        };
-        postpone_ms(wait_ms, self.postpone_spread_ms, jitter)
+    pub(super) fn spread_ms(&self, retry_after_ms: Option<u64>, jitter: JitterPermille) -> u64 {
+        postpone_ms(retry_after_ms.unwrap_or(0), self.postpone_spread_ms, jitter)
     }
 
     pub(super) fn next_try(

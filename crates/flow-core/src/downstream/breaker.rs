@@ -96,6 +96,16 @@ impl Breaker {
         }
     }
 
+    /// Whether a call would be let through now; takes no place of a probe.
+    ///
+    /// # Errors
+    /// As [`Breaker::enter`].
+    pub fn peek(&mut self, now_ms: u64) -> Result<(), u64> {
+        let pass = self.enter(now_ms)?;
+        self.abandoned(pass);
+        Ok(())
+    }
+
     /// The call was given up before it had an outcome.
     pub fn abandoned(&mut self, pass: Pass) {
         if pass.epoch != self.epoch {

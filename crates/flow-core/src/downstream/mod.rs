@@ -193,7 +193,7 @@ impl DownstreamsBuilder {
         rules: WalletRules,
         limits: Limits,
     ) -> DownstreamsBuilder {
-        let gate = Gate::new(&name, limits, Arc::clone(&self.clock));
+        let gate = Gate::new(name.to_string(), limits, Arc::clone(&self.clock));
         self.downstreams.wallets.insert(name, Entry { port, rules, gate });
         self
     }
@@ -207,7 +207,7 @@ impl DownstreamsBuilder {
         rules: BusinessRules,
         limits: Limits,
     ) -> DownstreamsBuilder {
-        let gate = Gate::new(&name, limits, Arc::clone(&self.clock));
+        let gate = Gate::new(name.to_string(), limits, Arc::clone(&self.clock));
         self.downstreams.businesses.insert(name, Entry { port, rules, gate });
         self
     }
@@ -243,9 +243,9 @@ impl Drop for Permit<'_> {
 }
 
 impl Gate {
-    fn new(name: &DownstreamName, limits: Limits, clock: Arc<dyn Clock>) -> Gate {
+    fn new(name: String, limits: Limits, clock: Arc<dyn Clock>) -> Gate {
         Gate {
-            name: name.to_string(),
+            name,
             limits,
             clock,
             places: Arc::new(Semaphore::new(limits.max_concurrent_calls.max(1) as usize)),
@@ -290,11 +290,7 @@ impl Gate {
 
     async fn enter(&self, turn: Turn) -> Result<Permit<'_>, NoAnswer> {
         // An open breaker or a spent budget answers before anybody queues for a place.
-        let peeked = self.with_breaker(|breaker| {
-            let pass = breaker.enter(self.clock.monotonic_ms())?;
-            breaker.abandoned(pass);
-            Ok(())
-        });
+        let peeked = self.with_breaker(|breaker| breaker.peek(self.clock.monotonic_ms()));
         peeked.map_err(|wait_ms| unavailable(UnavailableCause::BreakerOpen, wait_ms))?;
         let spent = self.with_budget(|budget| budget.wait_ms(self.clock.monotonic_ms()));
         let queue_wait_ms = turn.queue_wait_ms(&self.limits);

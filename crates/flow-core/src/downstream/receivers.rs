@@ -1,11 +1,9 @@
 //! Where applications are told, each behind a gate of its own: one that is dead, slow or flooded delays no other.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use tokio::sync::Semaphore;
-
-use super::{Breaker, Budget, Gate, Limits, Turn};
+use super::{Gate, Limits, Turn};
 use crate::answer::NoAnswer;
 use crate::crash::Spot;
 use crate::ids::CallerId;
@@ -32,14 +30,7 @@ impl Receivers {
     /// Adds one; an application given twice keeps the last.
     #[must_use]
     pub fn with(mut self, caller: CallerId, port: Arc<dyn Receiver>, limits: Limits) -> Receivers {
-        let gate = Gate {
-            name: format!("receiver {caller}"),
-            limits,
-            clock: Arc::clone(&self.clock),
-            places: Arc::new(Semaphore::new(limits.max_concurrent_calls.max(1) as usize)),
-            budget: Mutex::new(Budget::new(limits.budget)),
-            breaker: Mutex::new(Breaker::new(limits.breaker)),
-        };
+        let gate = Gate::new(format!("receiver {caller}"), limits, Arc::clone(&self.clock));
         self.entries.insert(caller, Entry { port, gate });
         self
     }
@@ -58,8 +49,7 @@ impl Receivers {
         let Some(Entry { gate, port: _ }) = self.entries.get(caller) else { return Err(NOT_CONFIGURED_MS) };
         let now_ms = self.clock.monotonic_ms();
         gate.with_breaker(|breaker| {
-            let pass = breaker.enter(now_ms)?;
-            breaker.abandoned(pass);
+            breaker.peek(now_ms)?;
             // A breaker that wants to see one answer is given one call to see.
             Ok(if breaker.is_open() { 1 } else { wanted })
         })
