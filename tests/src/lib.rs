@@ -4,6 +4,7 @@
 //! Everything is looked at from outside: HTTP, SQL, the simulator's own books. Run by `cargo xtask test`, which provides
 //! the servers and builds the binaries.
 
+mod broker;
 mod crowd;
 mod database;
 pub mod fault_proxy;
@@ -15,6 +16,7 @@ mod site;
 mod socket;
 mod turn;
 
+pub use broker::{Broker, Metrics, metric_becomes, services};
 pub use crowd::{Accounts, Crowd, Manners, Tally};
 pub use database::Database;
 pub use load::{Bought, Shop};
@@ -23,7 +25,7 @@ pub use polite::pay_politely;
 pub use receiver::{Heard, Manner, Receiver};
 pub use site::Site;
 pub use socket::{Socket, raise_file_limit, request_head};
-pub use turn::run;
+pub use turn::{is_missing, run};
 pub use xtask::db::Flavor;
 
 /// Makes a test of each suite on each server: `mysql::NAME` and `mariadb::NAME`. A suite is an

@@ -6,7 +6,7 @@ use std::time::Duration;
 use xtask::db::Flavor;
 use xtask::stack::Patience;
 
-/// Names the flavours that `cargo xtask test` could not get on this machine; it has said so loudly.
+/// Names the servers that `cargo xtask test` could not get on this machine; it has said so loudly.
 const MISSING_VARIABLE: &str = "PAY_TEST_MISSING";
 
 /// Runs one suite to its end, or fails.
@@ -17,7 +17,7 @@ pub fn run<F>(flavor: Flavor, name: &str, limit_s: u64, suite: impl FnOnce(Flavo
 where
     F: Future<Output = anyhow::Result<()>>,
 {
-    if is_known_missing(flavor) {
+    if is_missing(flavor.slug()) {
         eprintln!("{name}: not tested on {flavor}, it cannot be had here");
         return;
     }
@@ -38,9 +38,9 @@ where
     }
 }
 
-/// Whether the flavour is known not to be had on this machine.
-fn is_known_missing(flavor: Flavor) -> bool {
-    std::env::var(MISSING_VARIABLE).is_ok_and(|missing| missing.split(',').any(|name| name == flavor.slug()))
+/// Whether this server is known not to be had on this machine.
+pub fn is_missing(slug: &str) -> bool {
+    std::env::var(MISSING_VARIABLE).is_ok_and(|missing| missing.split(',').any(|name| name == slug))
 }
 
 fn lock(what: &str) -> File {

@@ -35,12 +35,13 @@ const MAY_KNOW: [(&str, &[&str], &[&str]); 12] = [
 ];
 
 /// Which crates may use an outside crate that carries a technology.
-const TECHNOLOGY: [(&str, &[&str]); 5] = [
+const TECHNOLOGY: [(&str, &[&str]); 6] = [
     ("axum", &["pay-api", "pay-sim"]),
     ("utoipa", &["pay-api"]),
     ("sqlx", &["flow-core", "xtask", "e2e"]),
     ("reqwest", &["flow-adapters", "pay-sim", "xtask", "e2e"]),
     ("hyper", &["pay-runtime", "pay-sim"]),
+    ("async-nats", &["flow-adapters", "e2e"]),
 ];
 
 /// What the files under a path of `flow-core/src` must not name.

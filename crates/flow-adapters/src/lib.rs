@@ -5,10 +5,11 @@
 //! - [`callback`] tells whether a callback is its channel's, and what it says.
 //! - [`transport`] carries bytes within limits of time and size, and says how surely a call that failed was not made.
 //! - [`webhook`] tells applications of their flows: signed, and to permitted addresses alone.
-//! - [`timer`] wakes flows in this process.
+//! - [`timer`] wakes flows in this process, [`broker`] through a message broker.
 //!
 //! Nothing here knows of states, flows' histories or the database.
 
+pub mod broker;
 pub mod callback;
 pub mod classify;
 pub mod http_business;

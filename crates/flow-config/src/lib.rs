@@ -6,6 +6,7 @@
 
 mod advance;
 mod api;
+mod broker;
 mod business;
 mod callbacks;
 mod channel;
@@ -29,6 +30,7 @@ use flow_core::ids::{ChannelName, DownstreamName, Scene};
 
 pub use advance::AdvanceConfig;
 pub use api::{ApiConfig, ApiKey, Role};
+pub use broker::{BrokerConfig, StreamName};
 pub use business::BusinessConfig;
 pub use callbacks::CallbacksConfig;
 pub use channel::{ChannelConfig, RsaLayout, SchemeConfig, WebhookSecret};
@@ -86,6 +88,8 @@ pub struct Config {
     pub scanner: ScannerConfig,
     /// How applications are told of their payments.
     pub notifications: NotificationsConfig,
+    /// How wake-ups go through a message broker, if they do.
+    pub broker: BrokerConfig,
     /// Logging.
     pub log: LogConfig,
 }
@@ -118,6 +122,7 @@ impl Config {
         let api = root.section("api", ApiConfig::read);
         let scanner = root.section("scanner", ScannerConfig::read);
         let notifications = root.section("notifications", NotificationsConfig::read);
+        let broker = root.section("broker", BrokerConfig::read);
         let log = root.section("log", LogConfig::read);
         root.finish();
         let config = Config {
@@ -131,6 +136,7 @@ impl Config {
             api: api?,
             scanner: scanner?,
             notifications: notifications?,
+            broker: broker?,
             log: log?,
         };
         config.validate(problems);
@@ -154,6 +160,7 @@ impl Config {
         }
         self.api.validate(problems);
         self.notifications.validate(problems);
+        self.broker.validate(&self.scanner, problems);
         if self.scenes.is_empty() && problems.is_empty() {
             problems.note("scenes", "there must be at least one; without a scene no payment can be taken");
         }

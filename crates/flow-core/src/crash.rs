@@ -59,6 +59,13 @@ spots! {
     QueryRefund = "call.query_refund", "Asks the wallet about a refund.";
     Notify = "call.notify", "Tells an application of its flow.";
 
+    BrokerSetUp = "broker.set_up", "Looks at the streams, and makes them.";
+    BrokerConsumer = "broker.consumer", "Looks at the consumer, and makes it.";
+    BrokerLook = "broker.look", "Counts dead letters.";
+    BrokerPublish = "broker.publish", "Asks for a wake-up.";
+    BrokerSettle = "broker.settle", "Says what a wake-up came to.";
+    BrokerDead = "broker.dead", "Puts a wake-up aside that could not be worked on.";
+
     TakeBlock = "write.take_block", "Takes a block of flow ids.";
     BlockStart = "write.block_start", "Reads where the block begins.";
     CreateOne = "write.create_one", "Inserts a flow with its key.";
@@ -127,6 +134,11 @@ macro_rules! around {
     }};
 }
 pub(crate) use around;
+
+/// The output of a call that another crate makes, between the two points of a spot.
+pub async fn between<F: Future>(spot: Spot, work: F) -> F::Output {
+    around!(spot, work.await)
+}
 
 #[cfg(feature = "crash-points")]
 pub(crate) use armed::reached;
@@ -226,5 +238,6 @@ mod tests {
     #[tokio::test]
     async fn a_result_passes_through_unchanged() {
         assert_eq!(around!(Spot::Debit, std::future::ready(2).await), 2);
+        assert_eq!(between(Spot::BrokerPublish, std::future::ready(3)).await, 3);
     }
 }

@@ -14,8 +14,10 @@ use flow_testkit::samples;
 use pay_api::work::{Changes, TimedAdvance, Work};
 use pay_scanner::advance::AdvanceDue;
 use pay_scanner::round::{Sweep, SweepSettings};
+use pay_scanner::wake::WakeFlow;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use crate::broker::{BrokerWakes, Message, carry};
 use crate::dice::Topic;
 use crate::far::Far;
 use crate::life::{Death, Life};
@@ -43,25 +45,31 @@ pub(crate) struct Cast {
     site: Arc<Site>,
     running: Mutex<Vec<Running>>,
     deaths: UnboundedSender<Death>,
+    /// The broker's inlet.
+    messages: UnboundedSender<Message>,
 }
 
 #[derive(Clone)]
 struct Running {
     life: Arc<Life>,
     work: Option<Arc<Work>>,
+    /// What a scanner does with a wake-up that a broker delivers.
+    wake: Option<Arc<WakeFlow>>,
 }
 
 impl Cast {
     /// Starts everybody.
     pub(crate) fn start(site: &Arc<Site>) -> Arc<Cast> {
         let (deaths, died) = unbounded_channel();
-        let cast = Arc::new(Cast { site: Arc::clone(site), running: Mutex::default(), deaths });
+        let (messages, sent) = unbounded_channel();
+        let cast = Arc::new(Cast { site: Arc::clone(site), running: Mutex::default(), deaths, messages });
         let processes = APIS + site.plan.scanners;
         for place in 0..processes {
             let running = cast.bring_up(place);
             cast.running().push(running);
         }
         tokio::spawn(restart(Arc::clone(&cast), died));
+        tokio::spawn(carry(Arc::downgrade(&cast), sent));
         for upheaval in site.plan.upheavals.clone() {
             tokio::spawn(befall(Arc::clone(&cast), upheaval));
         }
@@ -74,6 +82,20 @@ impl Cast {
         let running = self.running();
         let process = &running[place];
         if process.life.stop.is_cancelled() { None } else { process.work.clone() }
+    }
+
+    /// A scanner that is up, for a wake-up.
+    pub(crate) fn woken_scanner(&self, number: u64) -> Option<Arc<WakeFlow>> {
+        let running = self.running();
+        let up = running.iter().filter(|process| !process.life.stop.is_cancelled());
+        let scanners: Vec<&Arc<WakeFlow>> = up.filter_map(|process| process.wake.as_ref()).collect();
+        let count = u64::try_from(scanners.len()).ok().filter(|count| *count > 0)?;
+        scanners.get(usize::try_from(number % count).unwrap_or(0)).map(|wake| Arc::clone(wake))
+    }
+
+    /// The world.
+    pub(crate) fn site(&self) -> &Site {
+        &self.site
     }
 
     fn running(&self) -> MutexGuard<'_, Vec<Running>> {
@@ -94,13 +116,12 @@ impl Cast {
             Arc::new(ProcessClock::new(Arc::clone(&site.time), draw.between(0, 1 << 30), drift_ppm));
         let jitter: Arc<dyn Jitter> = Arc::new(SeededJitter::new(draw.between(0, u64::MAX - 1)));
         let store: Arc<dyn FlowStore> = Arc::new(Statements::new(Arc::clone(&life)));
-        let work = if place < APIS {
-            Some(self.bring_up_api(&life, store, clock, jitter))
+        let (work, wake) = if place < APIS {
+            (Some(self.bring_up_api(&life, store, clock, jitter)), None)
         } else {
-            self.bring_up_scanner(&life, store, clock, jitter);
-            None
+            (None, Some(self.bring_up_scanner(&life, store, clock, jitter)))
         };
-        Running { life, work }
+        Running { life, work, wake }
     }
 
     fn advancer(
@@ -131,16 +152,24 @@ impl Cast {
         jitter: Arc<dyn Jitter>,
     ) -> Arc<Work> {
         let plan = &self.site.plan;
+        let changes = Arc::new(Changes::new(MAX_IN_FLIGHT));
+        let budget_ms = plan.call_budget_ms;
+        if plan.by_broker {
+            let advancer = self.advancer(life, &store, self.broker(life), clock, jitter);
+            return Arc::new(Work::new(store, advancer, changes, MAX_IN_FLIGHT, budget_ms));
+        }
         let options = TimerOptions { max_flows: 4, max_parallel_flows: 2, bound_ms: plan.timer_bound_ms };
         let (timer, driver) = Timer::new(options);
         let wake = Arc::new(Wakes { life: Arc::clone(life), timer });
         let advancer = self.advancer(life, &store, wake, clock, jitter);
-        let changes = Arc::new(Changes::new(MAX_IN_FLIGHT));
-        let budget_ms = plan.call_budget_ms;
         let handler =
             TimedAdvance { advancer: Arc::clone(&advancer), changes: Arc::clone(&changes), budget_ms };
         tokio::spawn(driver.run(Arc::new(handler), life.stop.clone()));
         Arc::new(Work::new(store, advancer, changes, MAX_IN_FLIGHT, budget_ms))
+    }
+
+    fn broker(&self, life: &Arc<Life>) -> Arc<dyn WakeQueue> {
+        Arc::new(BrokerWakes { life: Arc::clone(life), messages: self.messages.clone() })
     }
 
     /// As `pay-scanner` does it, but for rounds that would find nothing.
@@ -150,15 +179,18 @@ impl Cast {
         store: Arc<dyn FlowStore>,
         clock: Arc<dyn Clock>,
         jitter: Arc<dyn Jitter>,
-    ) {
+    ) -> Arc<WakeFlow> {
         let plan = &self.site.plan;
         let first = jitter.draw().of(u64::from(plan.partitions));
-        let advancer = self.advancer(life, &store, Arc::new(NoWake), Arc::clone(&clock), jitter);
+        let wake_ups = if plan.by_broker { self.broker(life) } else { Arc::new(NoWake) };
+        let advancer = self.advancer(life, &store, wake_ups, Arc::clone(&clock), jitter);
+        let wake = WakeFlow::new(Arc::clone(&store), Arc::clone(&advancer), plan.call_budget_ms);
         let advance = AdvanceDue::new(Arc::clone(&store), advancer, plan.call_budget_ms);
         let settings =
             SweepSettings { partitions: plan.partitions, page_rows: plan.page_rows, max_parallel_flows: 3 };
         let sweep = Sweep::new(store, Arc::new(advance), clock, settings);
         tokio::spawn(rounds(Arc::clone(life), sweep, u32::try_from(first).unwrap_or(0)));
+        Arc::new(wake)
     }
 }
 

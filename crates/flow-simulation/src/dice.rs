@@ -55,6 +55,8 @@ pub enum Topic {
     Lease,
     /// A wake-up that is asked for.
     Wake,
+    /// Whether wake-ups go through a broker.
+    Broker,
 }
 
 impl Topic {
@@ -82,6 +84,7 @@ impl Topic {
             Topic::ListDue => "list_due",
             Topic::Lease => "lease",
             Topic::Wake => "wake",
+            Topic::Broker => "broker",
         }
     }
 }

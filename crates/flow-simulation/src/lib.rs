@@ -5,6 +5,7 @@
 //! - [`dice`]: every random choice, from the seed alone. [`plan`]: what a world looks like.
 //! - [`life`], [`cast`]: processes that die, stand still and come back. [`statements`], [`far`], [`message`]: their ways
 //!   to the database and to the far side. [`faults`]: what goes wrong there.
+//! - [`broker`]: wake-ups between processes, and what goes wrong with them.
 //! - [`clients`], [`people`]: who wants something. [`watch`]: whether every promise is kept, at every step.
 //! - [`onlooker`]: the raw rows and books at every step, for whoever judges by rules of their own.
 //! - [`run`]: one run. [`shrink`]: a failing one made short. [`campaign`]: many. [`trace`]: what happened.
@@ -12,6 +13,7 @@
 //!
 //! A crate of its own because it drives the libraries of two binaries, which `flow-testkit` must not know.
 
+mod broker;
 pub mod campaign;
 mod cast;
 mod clients;

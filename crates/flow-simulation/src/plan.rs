@@ -45,6 +45,8 @@ pub(crate) struct Plan {
     pub(crate) first_due_in_ms: u64,
     pub(crate) call_budget_ms: u64,
     pub(crate) timer_bound_ms: u64,
+    /// Wake-ups go through a broker, to whichever scanner is there, instead of through each API's timer.
+    pub(crate) by_broker: bool,
     /// How far ahead deadlines lie at most.
     pub(crate) longest_deadline_ms: u64,
     pub(crate) clients: Vec<ClientPlan>,
@@ -179,6 +181,8 @@ impl Plan {
             first_due_in_ms: draw.pick(&[0, 1_000, 15_000]),
             call_budget_ms: draw.pick(&[0, 1_000, 10_000]),
             timer_bound_ms: draw.pick(&[0, 10_000, 600_000]),
+            // From dice of its own, so that every world is otherwise what it was without brokers.
+            by_broker: dice.draw(Topic::Broker, 0).chance(400),
             longest_deadline_ms: draw.pick(&[500, 3_000, 10_000, 60_000, 600_000]),
             clients: Vec::new(),
             upheavals: Vec::new(),

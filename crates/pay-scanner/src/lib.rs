@@ -9,6 +9,7 @@
 //! - [`daemon`]: rounds for ever.
 //! - [`inbox`]: the same for what channels have said.
 //! - [`notify`]: delivers what applications are to be told.
+//! - [`wake`]: what is done with wake-ups that a broker delivers.
 
 pub mod advance;
 pub mod daemon;
@@ -19,3 +20,4 @@ mod partition;
 pub mod report;
 pub mod round;
 pub mod summary;
+pub mod wake;

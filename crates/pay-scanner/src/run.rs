@@ -9,13 +9,15 @@ use pay_runtime::http::{HttpLimits, OpsService, bind, serve};
 use pay_runtime::metrics::Metrics;
 use pay_runtime::process::explain;
 use pay_runtime::shutdown::{self, Exit};
-use pay_runtime::wire::{Parts, Patience, Ready, WakeChoice, WireError, receivers, wire};
+use pay_runtime::wire::{Parts, Patience, Ready, WakeChoice, WakeDriver, WireError, receivers, wire};
 use pay_scanner::advance::AdvanceDue;
 use pay_scanner::inbox::{self, InboxSettings, InboxSweep};
 use pay_scanner::notify::{self, Notifier, NotifySettings};
 use pay_scanner::report::{PartitionEnd, RoundReport};
 use pay_scanner::round::{Sweep, SweepSettings};
 use pay_scanner::summary;
+use pay_scanner::wake::WakeFlow;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 fn sweep(config: &Config, parts: &Parts) -> Sweep {
@@ -124,8 +126,10 @@ pub(crate) async fn daemon(config: Config) -> Exit {
 
     let exit = match start(&config, &ready, &stop).await {
         Err(WireError::Stopped) => Exit::Done,
-        Ok((parts, receivers)) => {
-            work(&config, &parts, receivers, &stop).await;
+        Ok((mut parts, receivers)) => {
+            let wake = std::mem::replace(&mut parts.wake, WakeDriver::Nobody);
+            let wake = Wake::start(&config, &parts, wake, &stop);
+            work(&config, &parts, receivers, wake, &stop).await;
             parts.close(config.scanner.shutdown_drain_ms).await;
             Exit::Done
         }
@@ -148,12 +152,12 @@ async fn start(
     stop: &CancellationToken,
 ) -> Result<(Parts, Receivers), WireError> {
     let receivers = receivers(&config.notifications)?;
-    let parts = wire(config, WakeChoice::Nobody, Patience::Forever, ready, stop).await?;
+    let parts = wire(config, WakeChoice::BrokerOrNobody, Patience::Forever, ready, stop).await?;
     Ok((parts, receivers))
 }
 
-/// Rounds and deliveries, until told to stop and what was begun is finished.
-async fn work(config: &Config, parts: &Parts, receivers: Receivers, stop: &CancellationToken) {
+/// Rounds, wake-ups and deliveries, until told to stop and what was begun is finished.
+async fn work(config: &Config, parts: &Parts, receivers: Receivers, wake: Wake, stop: &CancellationToken) {
     let attention_tries = config.advance.attention_after_tries;
     let interval_ms = config.scanner.summary_interval_ms;
     tokio::spawn(summary::run(Arc::clone(&parts.store), attention_tries, interval_ms, stop.clone()));
@@ -164,11 +168,51 @@ async fn work(config: &Config, parts: &Parts, receivers: Receivers, stop: &Cance
     let notifier = notifier(config, parts, receivers);
     let flows = pay_scanner::daemon::run(&sweep, &SystemJitter, config.scanner.round_interval_ms, stop);
     let events = inbox::run(&inbox_sweep, config.callbacks.round_interval_ms, stop);
-    let mut all = Box::pin(async { tokio::join!(flows, events, notifier.run(stop)) });
+    let mut all = Box::pin(async {
+        tokio::join!(flows, events, notifier.run(stop));
+        wake.end().await;
+    });
     tokio::select! {
         _ = &mut all => {}
         () = stop.cancelled() => {
             shutdown::bounded(config.scanner.shutdown_drain_ms, "rows under way", all).await;
+        }
+    }
+}
+
+/// Wake-ups by a broker, beside the rounds.
+struct Wake {
+    receives: JoinHandle<()>,
+    publishes: JoinHandle<()>,
+    /// Nobody asks for wake-ups any more.
+    quiet: CancellationToken,
+}
+
+impl Wake {
+    fn start(config: &Config, parts: &Parts, driver: WakeDriver, stop: &CancellationToken) -> Wake {
+        let quiet = CancellationToken::new();
+        let nothing = || tokio::spawn(async {});
+        let (receives, publishes) = match driver {
+            WakeDriver::Broker { publisher, consumer } => {
+                let (store, advancer) = (Arc::clone(&parts.store), Arc::clone(&parts.advancer));
+                let flows = WakeFlow::new(store, advancer, config.scanner.budget_ms);
+                (
+                    tokio::spawn(consumer.run(Arc::new(flows), stop.clone())),
+                    tokio::spawn(publisher.run(quiet.clone())),
+                )
+            }
+            // A scanner has no timer: it finds what is due in the database.
+            WakeDriver::Nobody | WakeDriver::Timer(_) => (nothing(), nothing()),
+        };
+        Wake { receives, publishes, quiet }
+    }
+
+    /// After the stop and the last round: flows under way are finished, and then what was asked for is published.
+    async fn end(self) {
+        let received = self.receives.await;
+        self.quiet.cancel();
+        if let Err(error) = received.and(self.publishes.await) {
+            tracing::error!(%error, "what carries wake-ups ended in a panic");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! What tests run on: the database servers, and the environment that names them.
+//! What tests run on: the database servers, a broker, and the environment that names them.
 
 use anyhow::Context as _;
 use tokio::process::Command;
-use xtask::db::{Flavor, Server, ServerOptions};
+use xtask::db::{Flavor, NATS_SLUG, NATS_URL_VARIABLE, NatsError, NatsServer, Server, ServerOptions};
 use xtask::progress::warn_loudly;
 
 /// Names the flavours that cannot be had on this machine, comma-separated: suites skip those, and only those.
@@ -11,6 +11,8 @@ const MISSING_VARIABLE: &str = "PAY_TEST_MISSING";
 /// The servers the suites run on.
 pub(crate) struct Stand {
     servers: Vec<Server>,
+    /// `None`: none can be had.
+    broker: Option<NatsServer>,
     /// What was wanted and cannot be had.
     missing: Vec<Flavor>,
     /// What was left out on purpose; suites skip it, too.
@@ -22,7 +24,8 @@ impl Stand {
     pub(crate) async fn start(wanted: &[Flavor]) -> anyhow::Result<Self> {
         let unwanted: Vec<Flavor> =
             Flavor::ALL.into_iter().filter(|flavor| !wanted.contains(flavor)).collect();
-        let mut stand = Self { servers: Vec::new(), missing: Vec::new(), unwanted };
+        let broker = broker().await?;
+        let mut stand = Self { servers: Vec::new(), broker, missing: Vec::new(), unwanted };
         for &flavor in wanted {
             match tokio::task::spawn_blocking(move || xtask::db::provide(flavor)).await? {
                 Ok(installed) => {
@@ -50,8 +53,13 @@ impl Stand {
         for server in &self.servers {
             command.env(server.flavor().test_url_variable(), server.root_url());
         }
-        let missing: Vec<&str> =
+        command.env_remove(NATS_URL_VARIABLE);
+        if let Some(broker) = &self.broker {
+            command.env(NATS_URL_VARIABLE, broker.url());
+        }
+        let mut missing: Vec<&str> =
             self.missing.iter().chain(&self.unwanted).map(|flavor| flavor.slug()).collect();
+        missing.extend(self.broker.is_none().then_some(NATS_SLUG));
         command.env(MISSING_VARIABLE, missing.join(","));
         command.env_remove("DATABASE_URL").env("SQLX_OFFLINE", "true")
     }
@@ -61,11 +69,27 @@ impl Stand {
         for mut server in self.servers {
             server.stop().await?;
         }
+        match self.broker {
+            Some(mut broker) => broker.stop().await?,
+            None => warn_loudly("NOT TESTED WITH a broker: it cannot be had here (the reasons stand at the top)."),
+        }
         for flavor in self.missing {
             warn_loudly(&format!(
                 "NOT TESTED ON {flavor}: it cannot be had here (the reasons stand at the top)."
             ));
         }
         Ok(())
+    }
+}
+
+/// The broker that suites share. One that cannot be had is said loudly, and its suites are skipped.
+async fn broker() -> anyhow::Result<Option<NatsServer>> {
+    match NatsServer::start(NatsServer::ROOMY_BYTES).await {
+        Ok(broker) => Ok(Some(broker)),
+        Err(NatsError::Program(reason)) => {
+            warn_loudly(&format!("NOT TESTED WITH a broker: it cannot be had here.\n{reason}"));
+            Ok(None)
+        }
+        Err(error) => Err(error).context("no broker to test with"),
     }
 }

@@ -33,6 +33,8 @@ pub(crate) enum Setup {
     NoTimer,
     /// The API's own timer comes first.
     Timer,
+    /// A broker comes instead of a timer.
+    Broker,
     /// One committing task, so that writes can be made to wait for each other and share a commit.
     OneCommitter,
 }
@@ -81,6 +83,8 @@ pub(crate) enum Story {
     CallbackAgain,
     /// The API died before it worked on what it had kept.
     CallbackLeft,
+    /// The broker delivers what is no wake-up.
+    Garbage,
     /// A flow is read.
     ReadFlow,
     /// Its audit log is read.
@@ -232,6 +236,12 @@ const ROWS: &[(Setup, Story, Victim, &[At])] = &[
     (Setup::Timer, Story::MissingDebit, Victim::Api, &[(Spot::Query, 1, "timer"), (Spot::Debit, 2, "timer")]),
     (Setup::Timer, Story::LateBusiness, Victim::Api, &[(Spot::Refund, 1, "timer"), (Spot::QueryRefund, 1, "timer")]),
     (Setup::Timer, Story::LateDebit, Victim::Api, &[(Spot::Close, 1, "timer")]),
+
+    (Setup::Broker, Story::Start, Victim::StartingApi, &[at(Spot::BrokerSetUp), at(Spot::BrokerLook)]),
+    (Setup::Broker, Story::Start, Victim::StartingScanner, &[at(Spot::BrokerConsumer)]),
+    (Setup::Broker, Story::LostDebit, Victim::Api, &[at(Spot::BrokerPublish)]),
+    (Setup::Broker, Story::LostDebit, Victim::Scanner, &[at(Spot::BrokerSettle)]),
+    (Setup::Broker, Story::Garbage, Victim::Scanner, &[at(Spot::BrokerDead)]),
 
     (Setup::OneCommitter, Story::ManyPayments, Victim::Api, &[at(Spot::CreateMany)]),
     (Setup::OneCommitter, Story::ManyJoins, Victim::Api, &[at(Spot::BindMany)]),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use e2e::{Database, Flavor, Receiver, Site};
+use e2e::{Broker, Database, Flavor, Receiver, Site, metric_becomes, services};
 use xtask::stack::{Channel, Process, Profile, Tuning, wait_until};
 
 use super::cases::{Case, Setup, Victim};
@@ -25,6 +25,8 @@ pub(crate) struct Lane {
     pub(crate) setup: Setup,
     /// The application `shop`, where it is told.
     pub(crate) receiver: Receiver,
+    /// Where the setup has one.
+    pub(crate) broker: Option<Broker>,
     /// Users are the lane's own and never used twice.
     next_user: u64,
     orders: u32,
@@ -34,6 +36,8 @@ pub(crate) struct Lane {
 impl Lane {
     pub(crate) async fn open(flavor: Flavor, setup: Setup, name: &str) -> anyhow::Result<Lane> {
         let receiver = Receiver::start().await?;
+        let broker = if setup == Setup::Broker { Broker::start().await? } else { None };
+        let wake_ups = broker.as_ref().map(|broker| broker.table("")).unwrap_or_default();
         let tuning = Tuning {
             retry_ms: vec![150],
             claim_ms: 300,
@@ -42,7 +46,7 @@ impl Lane {
             settle_margin_ms: 100,
             round_interval_ms: 100,
             timer_bound_ms: if setup == Setup::Timer { 600_000 } else { 0 },
-            extra: Channel::table() + &notifications(&receiver),
+            extra: Channel::table() + &notifications(&receiver) + &wake_ups,
             ..Tuning::default()
         };
         let database = Database::shared(flavor, name).await?;
@@ -69,7 +73,19 @@ impl Lane {
         ]);
         site.stack.start_api().await?;
         site.stack.start_scanner().await?;
-        Ok(Lane { site, setup, receiver, next_user: 1, orders: 0, scanner_is_paused: false })
+        let lane = Lane { site, setup, receiver, broker, next_user: 1, orders: 0, scanner_is_paused: false };
+        lane.await_broker(1, 1).await?;
+        Ok(lane)
+    }
+
+    /// Waits until so many APIs and scanners can ask the broker for wake-ups: they are ready without it.
+    async fn await_broker(&self, apis: usize, scanners: usize) -> anyhow::Result<()> {
+        if self.broker.is_none() {
+            return Ok(());
+        }
+        let all = services(&self.site, apis, scanners);
+        let expected = u64::try_from(apis + scanners)?;
+        metric_becomes(&all, "broker_usable", DEATH, |usable| usable == expected).await.map(drop)
     }
 
     /// A user that nobody has used.
@@ -166,10 +182,14 @@ impl Lane {
     /// Starts the victim's binary again, without an order, ready when this returns.
     pub(crate) async fn revive(&mut self, victim: Victim) -> anyhow::Result<()> {
         match victim {
-            Victim::Api | Victim::StartingApi => self.site.stack.kill_and_restart_api(0).await,
+            Victim::Api | Victim::StartingApi => {
+                self.site.stack.kill_and_restart_api(0).await?;
+                self.await_broker(1, 0).await
+            }
             Victim::Scanner | Victim::StartingScanner => {
                 self.scanner_is_paused = false;
-                self.site.stack.kill_and_restart_scanner(0).await
+                self.site.stack.kill_and_restart_scanner(0).await?;
+                self.await_broker(0, 1).await
             }
         }
     }

@@ -30,20 +30,35 @@ const CALLS: [&str; 8] = [
     "port.notify(",
 ];
 
+/// What calls the broker.
+const BROKER_CALLS: [&str; 6] = [
+    ".publish_with_headers(",
+    ".ack_with(",
+    ".create_consumer(",
+    ".get_or_create_stream(",
+    ".update_stream(",
+    ".get_stream(names.dead_stream())",
+];
+
+/// Where those calls are, beside `flow-core`.
+const BROKER: &str = "crates/flow-adapters/src/broker";
+
 /// What puts its argument between two points: the macro, and what takes a spot and uses the macro.
-const SHIELDS: [&str; 6] =
-    ["around!(", ".run(", ".run_once(", ".call_wallet(", ".call_business(", "gate.call("];
+const SHIELDS: [&str; 7] =
+    ["around!(", "between(", ".run(", ".run_once(", ".call_wallet(", ".call_business(", "gate.call("];
 
 /// Files with statements that need no points, how many, and why.
-const EXEMPT: [(&str, usize, &str); 1] =
-    [("store/migrate.rs", 4, "a command of its own, run before there is a payment to lose")];
+const EXEMPT: [(&str, usize, &str); 2] = [
+    ("store/migrate.rs", 4, "a command of its own, run before there is a payment to lose"),
+    ("broker/streams.rs", 2, "for one stream; both are seen to between the points of one spot"),
+];
 
 #[test]
 fn every_statement_and_call_lies_between_crash_points() {
     let mut found = 0;
     for file in sources() {
         let (name, code) = (shown(&file), code_of(&file));
-        let marks: &[&str] = if name.starts_with("store/") { &STATEMENTS } else { &CALLS };
+        let marks = marks(&name);
         let shields = shields(&code);
         let bare: Vec<&str> = marks
             .iter()
@@ -56,7 +71,7 @@ fn every_statement_and_call_lies_between_crash_points() {
         assert_eq!(
             bare.len(),
             exempt,
-            "flow-core/src/{name}: put each between its crash points, with a spot of its own \
+            "{name}: put each between its crash points, with a spot of its own \
              (flow_core::crash), and into the crash matrix: {bare:#?}"
         );
     }
@@ -78,8 +93,7 @@ fn every_spot_stands_in_one_place_around_one_statement() {
         }
         for (range, shield) in shields(&code) {
             let inside = &code[range.clone()];
-            let marks: &[&str] = if name.starts_with("store/") { &STATEMENTS } else { &CALLS };
-            let count: usize = marks.iter().map(|mark| inside.matches(mark).count()).sum();
+            let count: usize = marks(&name).iter().map(|mark| inside.matches(mark).count()).sum();
             assert!(count <= 1, "{name}: {shield} shields {count} statements: {inside}");
         }
     }
@@ -108,6 +122,16 @@ fn the_scan_sees_what_is_bare() {
     assert!(!super::sources::shields(in_string)[0].0.contains(&in_string.find(".execute").unwrap()));
 }
 
+fn marks(name: &str) -> &'static [&'static str] {
+    if name.starts_with("store/") {
+        &STATEMENTS
+    } else if name.starts_with("broker/") {
+        &BROKER_CALLS
+    } else {
+        &CALLS
+    }
+}
+
 /// Where a shield's arguments lie.
 fn shields(code: &str) -> Vec<(Range<usize>, &'static str)> {
     let mut found = Vec::new();
@@ -117,7 +141,7 @@ fn shields(code: &str) -> Vec<(Range<usize>, &'static str)> {
             let first = code[start..].trim_start();
             // Other things are called `run`, too.
             let takes_spot =
-                ![".run(", ".run_once(", "gate.call("].contains(&shield) || first.starts_with("Spot::");
+                !["between(", ".run(", ".run_once(", "gate.call("].contains(&shield) || first.starts_with("Spot::");
             if takes_spot {
                 found.push((start..closing(code, start), shield));
             }
@@ -150,21 +174,25 @@ fn line_at(code: &str, at: usize) -> &str {
     code[start..].lines().next().unwrap_or_default().trim()
 }
 
+fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate lies in the workspace")
+}
+
 fn core() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("this crate lies in the workspace")
-        .join("crates/flow-core/src")
+    workspace().join("crates/flow-core/src")
 }
 
+/// Below `flow-core`'s sources, or below those of the adapters.
 fn shown(file: &Path) -> String {
-    file.strip_prefix(core()).unwrap_or(file).to_string_lossy().into_owned()
+    let adapters = workspace().join(BROKER).with_file_name("");
+    let below = file.strip_prefix(core()).or_else(|_| file.strip_prefix(adapters));
+    below.unwrap_or(file).to_string_lossy().into_owned()
 }
 
-/// Every file of `flow-core` but its port traits, whose methods are what is called.
+/// Every file of `flow-core` but its port traits, whose methods are what is called, and what speaks to the broker.
 fn sources() -> Vec<PathBuf> {
     let mut files = Vec::new();
-    let mut folders = vec![core()];
+    let mut folders = vec![core(), workspace().join(BROKER)];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).expect("flow-core has sources") {
             let path = entry.expect("it can be listed").path();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
+use e2e::Broker;
 use xtask::stack::{Channel, Payment, Reply, wait_until};
 
 use super::cases::{Case, Story, Victim};
@@ -133,6 +134,13 @@ pub(crate) async fn prepare(lane: &mut Lane, case: &Case) -> anyhow::Result<Play
             Ok(Play::of(user, SUCCESS).with(Request::Release { flow_id }))
         }
         Story::Callback | Story::CallbackAgain | Story::CallbackLeft => told_of(lane, case.story, user).await,
+        Story::Garbage => {
+            let Stuck { flow_id, .. } = stuck(lane, user, lost_debit(user)).await?;
+            let broker = lane.broker.as_ref().context("the story needs a broker")?;
+            let jetstream = broker.jetstream().await?;
+            Broker::put(&jetstream, &format!("due.{flow_id}-garbage"), b"garbage".to_vec()).await?;
+            Ok(Play::of(user, SUCCESS))
+        }
         Story::ReadFlow | Story::ReadEvents | Story::FindFlow | Story::AskReady => {
             looked_at(lane, case.story, user).await
         }

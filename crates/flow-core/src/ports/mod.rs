@@ -23,5 +23,5 @@ pub use store::{
     KeyBinding, Lookup, NewFlow, PartitionLease, RequestRecord, ScanPage, Seen, StateSummary, StoreError,
     WriteEvidence,
 };
-pub use wake::{WakeError, WakeQueue};
+pub use wake::{Awaken, Awoken, WakeError, WakeQueue, WakeUp};
 pub use wallet::{ChargeOrder, RefundOrder, Wallet};

@@ -25,3 +25,36 @@ pub trait WakeQueue: Send + Sync {
     /// [`WakeError`]: count it and go on.
     async fn wake_after(&self, flow_id: FlowId, version: Version, delay_ms: u64) -> Result<(), WakeError>;
 }
+
+/// A wake-up as it comes back from a queue that processes share: lost, doubled, late, early or out of order, or of a flow
+/// that is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct WakeUp {
+    /// The flow.
+    pub flow_id: FlowId,
+    /// The row's version when it was asked for.
+    pub version: Version,
+    /// Asked for without a delay: whoever asked has given up a turn that the row still shows as taken.
+    pub at_once: bool,
+}
+
+/// What a wake-up came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Awoken {
+    /// Done with: whatever the flow still needs stands in its row.
+    Done,
+    /// It came before the row is due; worth another delivery later.
+    NotYet {
+        /// In so many milliseconds.
+        in_ms: u64,
+    },
+    /// It could not be worked on; worth another delivery.
+    Failed,
+}
+
+/// Who is handed wake-ups by a queue that processes share.
+#[async_trait]
+pub trait Awaken: Send + Sync {
+    /// Looks at the flow's row, and at nothing else of the wake-up but whom it names.
+    async fn awaken(&self, wake_up: WakeUp) -> Awoken;
+}

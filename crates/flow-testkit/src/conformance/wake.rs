@@ -28,7 +28,10 @@ pub trait WakeBench: Send + Sync {
 #[macro_export]
 macro_rules! wake_conformance {
     ($factory:expr) => {
-        $crate::conformance_cases! { wake; $factory;
+        $crate::wake_conformance! { $factory, if true }
+    };
+    ($factory:expr, if $can_be_had:expr) => {
+        $crate::conformance_cases! { wake; $factory, if $can_be_had;
             a_flow_is_woken_after_its_delay_and_not_before,
             flows_are_woken_in_the_order_of_their_times,
             doubled_wake_ups_of_one_version_collapse,

@@ -14,7 +14,7 @@ use pay_runtime::http::{Drained, HttpLimits, bind, serve};
 use pay_runtime::metrics::Metrics;
 use pay_runtime::process::explain;
 use pay_runtime::shutdown::{self, Exit};
-use pay_runtime::wire::{Parts, Patience, Ready, WakeChoice, wire};
+use pay_runtime::wire::{Parts, Patience, Ready, WakeChoice, WakeDriver, wire};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -47,7 +47,7 @@ pub(crate) async fn run(config: Config) -> Exit {
     let ended = CancellationToken::new();
     let server = tokio::spawn(serve(listener, front, HttpLimits::from(&config.api), ended.clone()));
 
-    let parts = match wire(&config, WakeChoice::Timer, Patience::Forever, &ready, &stop).await {
+    let parts = match wire(&config, WakeChoice::TimerOrBroker, Patience::Forever, &ready, &stop).await {
         Ok(parts) => parts,
         Err(error) => {
             match error.exit() {
@@ -95,18 +95,22 @@ async fn serve_with(
     late: &Late,
     serving: Serving,
 ) {
-    let timer = parts.timer.take();
+    let wake = std::mem::replace(&mut parts.wake, WakeDriver::Nobody);
     let api = Arc::new(api(config, &parts, ops, channels, serving.stop.clone()));
     let timed = TimedAdvance {
         advancer: Arc::clone(&parts.advancer),
         changes: Arc::clone(&api.changes),
         budget_ms: config.advance.sync_budget_ms,
     };
-    let timer = tokio::spawn({
-        let stop = serving.stop.clone();
+    // What a request under way still asks for goes to the broker, while a timer would take it to the grave.
+    let drained = CancellationToken::new();
+    let wake = tokio::spawn({
+        let (stop, drained) = (serving.stop.clone(), drained.clone());
         async move {
-            if let Some(driver) = timer {
-                driver.run(Arc::new(timed), stop).await;
+            match wake {
+                WakeDriver::Nobody => {}
+                WakeDriver::Timer(driver) => driver.run(Arc::new(timed), stop).await,
+                WakeDriver::Broker { publisher, consumer: _ } => publisher.run(drained).await,
             }
         }
     });
@@ -114,7 +118,7 @@ async fn serve_with(
     tracing::info!(scenes = config.scenes.len(), keys = config.api.keys.len(), "serving");
 
     serving.stop.cancelled().await;
-    // No new connection, then: requests under way, the work they left, the timer's. What does not end in time is the
+    // No new connection, then: requests under way, the work they left, their wake-ups. What does not end in time is the
     // scanner's.
     serving.ended.cancel();
     let began_ms = parts.clock.monotonic_ms();
@@ -122,7 +126,8 @@ async fn serve_with(
     let rest = async {
         joined(serving.server).await;
         api.work.drained().await;
-        joined(timer).await;
+        drained.cancel();
+        joined(wake).await;
     };
     if shutdown::bounded(drain_ms, "requests and their work", rest).await.is_none() {
         tracing::warn!(under_way = api.work.under_way(), "left to the scanner");

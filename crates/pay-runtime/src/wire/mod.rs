@@ -1,4 +1,4 @@
-//! From configuration to the parts that a binary works with: store, downstream systems, advancer, timer.
+//! From configuration to the parts that a binary works with: store, downstream systems, advancer, timer or broker.
 //!
 //! Order at start: configuration checked → database reached → schema the one this program was built for → server one
 //! that keeps the promises. While the database is away or its schema is not migrated yet, the process waits, live and
@@ -8,15 +8,16 @@ mod database;
 mod flows;
 mod notify;
 mod ready;
+mod wake;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use flow_adapters::{NoWake, Timer, TimerDriver, TimerOptions};
+use flow_adapters::broker::BrokerError;
 use flow_config::{CallbacksConfig, Config};
 use flow_core::advance::Advancer;
 use flow_core::callback::{CallbackSettings, Callbacks};
-use flow_core::ports::{Clock, FlowStore, Inbox, Outbox, StoreError, SystemClock, SystemJitter, WakeQueue};
+use flow_core::ports::{Clock, FlowStore, Inbox, Outbox, StoreError, SystemClock, SystemJitter};
 use flow_core::store::MySqlStore;
 use tokio_util::sync::CancellationToken;
 
@@ -24,17 +25,9 @@ pub use database::{DatabaseError, Insisted};
 pub use flows::DownstreamError;
 pub use notify::{ReceiverError, receivers};
 pub use ready::Ready;
+pub use wake::{WakeChoice, WakeDriver};
 
 use crate::shutdown::Exit;
-
-/// Who takes the wake-ups that advancing a flow asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WakeChoice {
-    /// Nobody: this process finds what is due in the database.
-    Nobody,
-    /// A timer in this process; [`Parts::timer`] must be run.
-    Timer,
-}
 
 /// What to do while the database cannot be used yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,8 +50,8 @@ pub struct Parts {
     pub advancer: Arc<Advancer>,
     /// The clock that both of them use.
     pub clock: Arc<dyn Clock>,
-    /// With [`WakeChoice::Timer`]: what carries the wake-ups out.
-    pub timer: Option<TimerDriver>,
+    /// What carries wake-ups out; must be run.
+    pub wake: WakeDriver,
     mysql: Arc<MySqlStore>,
 }
 
@@ -71,6 +64,9 @@ pub enum WireError {
     /// A client for an application could not be made.
     #[error(transparent)]
     Receiver(#[from] ReceiverError),
+    /// A client of the broker could not be made.
+    #[error("[broker] is not usable; nothing was started")]
+    Broker(#[from] BrokerError),
     /// The database does not take who is to be told.
     #[error("the applications of [notifications] could not be written to the database; nothing was started")]
     Callers(#[source] StoreError),
@@ -86,7 +82,7 @@ impl WireError {
     /// How the process is to end.
     pub const fn exit(&self) -> Exit {
         match self {
-            WireError::Downstream(_) | WireError::Receiver(_) => Exit::BadConfig,
+            WireError::Downstream(_) | WireError::Receiver(_) | WireError::Broker(_) => Exit::BadConfig,
             WireError::Callers(_) => Exit::Failed,
             WireError::Database(error) => error.exit(),
             WireError::Stopped => Exit::Done,
@@ -107,18 +103,13 @@ pub async fn wire(
 ) -> Result<Parts, WireError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let downstreams = flows::downstreams(config, Arc::clone(&clock))?;
+    // Before the wait for the database: a broker that is away must not hold up anything, and connects meanwhile.
+    let (wake, driver) = wake::wake(config, wake).await?;
     let mysql = Arc::new(database::connect(&config.database, patience, ready, stop).await?);
     let outbox: Arc<dyn Outbox> = mysql.clone();
     notify::name_callers(&*outbox, &config.notifications, patience, ready, stop).await?;
     ready.look_at(Arc::clone(&mysql));
 
-    let (wake, timer): (Arc<dyn WakeQueue>, Option<TimerDriver>) = match wake {
-        WakeChoice::Nobody => (Arc::new(NoWake), None),
-        WakeChoice::Timer => {
-            let (timer, driver) = Timer::new(TimerOptions::from(&config.advance));
-            (Arc::new(timer), Some(driver))
-        }
-    };
     let store: Arc<dyn FlowStore> = mysql.clone();
     let advancer = Advancer::new(
         Arc::clone(&store),
@@ -129,7 +120,7 @@ pub async fn wire(
         flows::advance_settings(&config.advance),
     );
     let inbox: Arc<dyn Inbox> = mysql.clone();
-    Ok(Parts { store, inbox, outbox, advancer: Arc::new(advancer), clock, timer, mysql })
+    Ok(Parts { store, inbox, outbox, advancer: Arc::new(advancer), clock, wake: driver, mysql })
 }
 
 impl Parts {

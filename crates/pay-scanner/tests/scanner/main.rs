@@ -9,3 +9,4 @@ mod notify;
 mod rig;
 mod rounds;
 mod summary;
+mod wake;

@@ -125,6 +125,16 @@ pub enum SourceError {
         /// Its version line.
         said: String,
     },
+    /// A binary that is no broker, or too old a one.
+    #[error("{} is not {wanted}; it says `{said}`", path.display())]
+    WrongBroker {
+        /// The binary.
+        path: PathBuf,
+        /// What it should be.
+        wanted: String,
+        /// Its version line.
+        said: String,
+    },
     /// What was unpacked or installed lacks a part.
     #[error("{what} is missing under {}", path.display())]
     Incomplete {

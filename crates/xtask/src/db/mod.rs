@@ -1,4 +1,4 @@
-//! Private MySQL and MariaDB servers: found or fetched without touching the machine's own, started on a free port of
+//! Private MySQL and MariaDB servers, and a private NATS broker: found or fetched without touching the machine's own, started on a free port of
 //! 127.0.0.1 over their own data directory, and gone when their owner is gone.
 //!
 //! ```no_run
@@ -23,6 +23,7 @@ mod container;
 mod error;
 mod guard;
 mod installed;
+mod nats;
 mod ports;
 mod process;
 mod provide;
@@ -36,6 +37,7 @@ use std::fmt;
 
 pub use error::{Attempt, ProvideError, ServerError, SourceError};
 pub use installed::{Installed, Origin};
+pub use nats::{NATS_SLUG, NATS_URL_VARIABLE, NatsError, NatsProgram, NatsServer, NoNats, provide_nats};
 pub use provide::{Provided, provide, provide_reference};
 pub use server::Server;
 pub use settings::ServerOptions;

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-use super::Flavor;
 use super::cache::{self, create_dir, remove_dir};
 use super::error::SourceError;
 
@@ -30,8 +29,9 @@ pub(super) struct RunDir {
 }
 
 impl RunDir {
-    /// A new folder below cargo's target directory; removes those without an owner first.
-    pub(super) fn temporary(flavor: Flavor) -> Result<Self, SourceError> {
+    /// A new folder below cargo's target directory, named after what kind of server it is for; removes those without an
+    /// owner first.
+    pub(super) fn temporary(kind: &str) -> Result<Self, SourceError> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let base = crate::target_dir().join("private-db");
         create_dir(&base)?;
@@ -39,7 +39,7 @@ impl RunDir {
         let _sweep = cache::lock(&base.join("sweep.lock"))?;
         sweep(&base)?;
         let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let path = base.join(format!("{}-{}-{number}", flavor.slug(), std::process::id()));
+        let path = base.join(format!("{kind}-{}-{number}", std::process::id()));
         Self::claim(path, true)
     }
 
@@ -153,9 +153,9 @@ mod tests {
 
     #[test]
     fn a_temporary_folder_goes_with_its_owner() {
-        let owner = RunDir::temporary(Flavor::MySql).unwrap();
+        let owner = RunDir::temporary("mysql").unwrap();
         let path = owner.path.clone();
-        let other = RunDir::temporary(Flavor::MySql).unwrap();
+        let other = RunDir::temporary("mysql").unwrap();
         assert!(path.is_dir(), "a second run swept a folder that has an owner");
         assert_ne!(path, other.path);
         drop(owner);

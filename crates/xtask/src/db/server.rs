@@ -81,7 +81,7 @@ impl Server {
         };
         let run_dir = match &options.data_dir {
             Some(path) => RunDir::named(path)?,
-            None => RunDir::temporary(options.flavor)?,
+            None => RunDir::temporary(options.flavor.slug())?,
         };
         if installed.origin != Origin::Docker && !run_dir.data().is_dir() {
             template::new_data_directory(&installed, &run_dir.data())?;

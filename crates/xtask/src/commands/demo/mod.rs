@@ -1,6 +1,7 @@
 //! `cargo xtask demo`: a private database, the simulator, the API and the scanner, and six payments that other systems
 //! lose, told from the client's side. Ends with a table and fails loudly if an invariant does not hold.
 
+mod broker;
 mod scenes;
 mod table;
 
@@ -25,6 +26,9 @@ pub(crate) struct Arguments {
     /// Leave everything running at the end and print where it listens; Ctrl-C ends it.
     #[arg(long)]
     keep: bool,
+    /// Show instead how soon a payment ends whose answer was lost: by scanner, by timer and by a NATS broker.
+    #[arg(long, conflicts_with = "keep")]
+    broker: bool,
 }
 
 /// Longest time that any of the stories may need.
@@ -35,7 +39,8 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let mut build = cargo::command(&["build", "--workspace", "--bins"]);
     cargo::run("cargo build --workspace --bins", build.env("SQLX_OFFLINE", "true")).await?;
     let mut server = Server::start(ServerOptions::new(arguments.flavor)).await?;
-    let result = play(&server, &arguments).await;
+    let result =
+        if arguments.broker { broker::compare(&server).await } else { play(&server, &arguments).await };
     server.stop().await?;
     result
 }
