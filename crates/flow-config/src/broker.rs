@@ -26,7 +26,7 @@ pub struct BrokerConfig {
     pub stream: StreamName,
     /// Copies of each message in a NATS cluster.
     pub replicas: u32,
-    /// Most wake-ups that the broker holds; more are refused, and are the scanner's.
+    /// Most wake-ups that the broker holds; beyond that the oldest goes, and is the scanner's.
     pub max_messages: u64,
     /// Longest delay that is asked of the broker; what is due later is the scanner's.
     pub longest_delay_ms: u64,

@@ -91,8 +91,8 @@ fn wake_ups(config: &BrokerConfig, names: &Names) -> Config {
         max_messages_per_subject: 1,
         max_message_size: MAX_MESSAGE_BYTES,
         max_age: Duration::from_millis(config.longest_delay_ms) + KEPT_LONGER,
-        // What is too much is refused, and said to be, rather than what is waiting thrown away.
-        discard: DiscardPolicy::New,
+        // The broker allows for nothing else where it schedules: what is oldest goes, and is the scanner's.
+        discard: DiscardPolicy::Old,
         allow_message_schedules: true,
         ..Config::default()
     }
