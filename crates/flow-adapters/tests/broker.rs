@@ -174,7 +174,10 @@ async fn a_wake_up_carries_flow_version_and_whether_it_was_asked_for_at_once() {
     let expected = WakeUp { flow_id: FlowId::new(1).unwrap(), version: Version(7), at_once: true };
     assert_eq!(process.next().await, expected);
     process.ask(2, 8, 20).await;
-    assert_eq!(process.next().await, WakeUp { flow_id: FlowId::new(2).unwrap(), version: Version(8), at_once: false });
+    assert_eq!(
+        process.next().await,
+        WakeUp { flow_id: FlowId::new(2).unwrap(), version: Version(8), at_once: false }
+    );
     process.end().await;
 }
 
@@ -311,7 +314,8 @@ async fn a_process_that_stops_publishes_what_waits_and_another_one_receives_it()
 /// Nobody listens there: everything is refused at once, and nothing waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_broker_every_wake_up_is_refused_at_once() {
-    let config = BrokerConfig { url: Some(flow_config::Secret::new("nats://127.0.0.1:1".to_owned())), ..config("") };
+    let config =
+        BrokerConfig { url: Some(flow_config::Secret::new("nats://127.0.0.1:1".to_owned())), ..config("") };
     let Broker { queue, publisher, consumer } =
         tokio::time::timeout(Duration::from_secs(5), Broker::open(&config, system_wall_time()))
             .await

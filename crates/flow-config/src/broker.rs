@@ -151,5 +151,7 @@ impl BrokerConfig {
 fn names_a_server(text: &str) -> bool {
     let Ok(url) = Url::parse(text.trim()) else { return false };
     let nothing_more = matches!(url.path(), "" | "/") && url.query().is_none() && url.fragment().is_none();
-    matches!(url.scheme(), "nats" | "tls") && url.host_str().is_some_and(|host| !host.is_empty()) && nothing_more
+    matches!(url.scheme(), "nats" | "tls")
+        && url.host_str().is_some_and(|host| !host.is_empty())
+        && nothing_more
 }

@@ -71,7 +71,9 @@ impl Stand {
         }
         match self.broker {
             Some(mut broker) => broker.stop().await?,
-            None => warn_loudly("NOT TESTED WITH a broker: it cannot be had here (the reasons stand at the top)."),
+            None => {
+                warn_loudly("NOT TESTED WITH a broker: it cannot be had here (the reasons stand at the top).")
+            }
         }
         for flavor in self.missing {
             warn_loudly(&format!(

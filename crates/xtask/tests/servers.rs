@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use sqlx::{Connection as _, MySqlConnection, Row as _};
-use xtask::db::{Flavor, Server, ServerError, ServerOptions};
+use xtask::db::{Flavor, NATS_SLUG, NatsError, NatsServer, Server, ServerError, ServerOptions};
 
 /// Whether `cargo xtask test` found that this machine cannot have `flavor` and said so.
 fn known_missing(flavor: Flavor) -> bool {
@@ -178,4 +178,27 @@ fn a_server_does_not_outlive_a_killed_owner() {
         std::net::TcpStream::connect(&address).is_err()
     });
     assert!(gone, "the server at {address} still runs");
+}
+
+/// A broker comes back from a crash on the same port, and says when it does not answer.
+#[tokio::test]
+async fn a_broker_lives_through_a_crash() {
+    if std::env::var("PAY_TEST_MISSING").is_ok_and(|missing| missing.split(',').any(|name| name == NATS_SLUG))
+    {
+        eprintln!("NOT TESTED WITH a broker: it cannot be had here");
+        return;
+    }
+    let mut broker = NatsServer::start(NatsServer::ROOMY_BYTES).await.unwrap();
+    let url = broker.url();
+    broker.kill().await.unwrap();
+    assert!(matches!(broker.kill().await, Err(NatsError::NotRunning)));
+    assert!(
+        tokio::net::TcpStream::connect(("127.0.0.1", broker.port())).await.is_err(),
+        "a killed broker answers"
+    );
+    broker.restart().await.unwrap();
+    assert_eq!(broker.url(), url);
+    broker.pause().unwrap();
+    broker.resume().unwrap();
+    broker.stop().await.unwrap();
 }

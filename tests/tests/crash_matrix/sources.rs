@@ -140,8 +140,8 @@ fn shields(code: &str) -> Vec<(Range<usize>, &'static str)> {
             let start = at + shield.len();
             let first = code[start..].trim_start();
             // Other things are called `run`, too.
-            let takes_spot =
-                !["between(", ".run(", ".run_once(", "gate.call("].contains(&shield) || first.starts_with("Spot::");
+            let takes_spot = !["between(", ".run(", ".run_once(", "gate.call("].contains(&shield)
+                || first.starts_with("Spot::");
             if takes_spot {
                 found.push((start..closing(code, start), shield));
             }

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use serde_json::{Value, json};
 use e2e::Broker;
+use serde_json::{Value, json};
 use xtask::stack::{Channel, Payment, Reply, wait_until};
 
 use super::cases::{Case, Story, Victim};
@@ -134,13 +134,7 @@ pub(crate) async fn prepare(lane: &mut Lane, case: &Case) -> anyhow::Result<Play
             Ok(Play::of(user, SUCCESS).with(Request::Release { flow_id }))
         }
         Story::Callback | Story::CallbackAgain | Story::CallbackLeft => told_of(lane, case.story, user).await,
-        Story::Garbage => {
-            let Stuck { flow_id, .. } = stuck(lane, user, lost_debit(user)).await?;
-            let broker = lane.broker.as_ref().context("the story needs a broker")?;
-            let jetstream = broker.jetstream().await?;
-            Broker::put(&jetstream, &format!("due.{flow_id}-garbage"), b"garbage".to_vec()).await?;
-            Ok(Play::of(user, SUCCESS))
-        }
+        Story::Garbage => garbage(lane, user).await,
         Story::ReadFlow | Story::ReadEvents | Story::FindFlow | Story::AskReady => {
             looked_at(lane, case.story, user).await
         }
@@ -266,6 +260,14 @@ async fn not_begun(lane: &mut Lane, user: u64) -> anyhow::Result<Play> {
     lane.await_death(Victim::Api).await?;
     lane.revive(Victim::Api).await?;
     Ok(Play::of(user, SUCCESS).with(request))
+}
+
+/// A broker that delivers what is no wake-up.
+async fn garbage(lane: &Lane, user: u64) -> anyhow::Result<Play> {
+    let Stuck { flow_id, .. } = stuck(lane, user, lost_debit(user)).await?;
+    let jetstream = lane.broker.as_ref().context("the story needs a broker")?.jetstream().await?;
+    Broker::put(&jetstream, &format!("due.{flow_id}-garbage"), b"garbage".to_vec()).await?;
+    Ok(Play::of(user, SUCCESS))
 }
 
 /// A flow that an operator is about to hold.

@@ -138,7 +138,8 @@ impl Inner {
     async fn messages(
         &self,
         consumer: &PullConsumer,
-    ) -> Result<async_nats::jetstream::consumer::pull::Stream, async_nats::jetstream::consumer::StreamError> {
+    ) -> Result<async_nats::jetstream::consumer::pull::Stream, async_nats::jetstream::consumer::StreamError>
+    {
         consumer
             .stream()
             .max_messages_per_batch(self.config.max_parallel_flows)

@@ -150,7 +150,10 @@ impl Link {
 
     async fn look(&self) {
         match dead_letters_kept(&self.jetstream, &self.names).await {
-            #[allow(clippy::cast_precision_loss, reason = "a gauge is a float; the stream is bounded far below 2^52")]
+            #[allow(
+                clippy::cast_precision_loss,
+                reason = "a gauge is a float; the stream is bounded far below 2^52"
+            )]
             Some(kept) => gauge!("broker_dead_letters").set(kept as f64),
             None => self.doubt(),
         }

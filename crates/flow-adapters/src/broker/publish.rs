@@ -12,11 +12,11 @@ use flow_config::BrokerConfig;
 use flow_core::crash::{Spot, between};
 use flow_core::ids::{FlowId, Version};
 use flow_core::ports::{WakeError, WakeQueue, WakeUp};
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use metrics::{counter, gauge};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::link::Link;
 use super::{explain, message};
@@ -151,19 +151,23 @@ impl BrokerPublisher {
             let (link, keeping) = (Arc::clone(&self.inner.link), keeping.clone());
             async move { link.keep(&keeping).await }
         });
-        let places = Arc::new(Semaphore::new(self.max_parallel));
-        let tasks = TaskTracker::new();
-        while let Some(ask) = self.next(&stop).await {
-            // Never closed, so a permit always comes; each publication ends in bounded time.
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else { break };
-            let inner = Arc::clone(&self.inner);
-            tasks.spawn(async move {
-                inner.publish(ask).await;
-                drop(place);
-            });
+        let inner = Arc::clone(&self.inner);
+        // In one task and in the order of the queue, so that of one flow the last one asked for is the last one sent: the
+        // broker keeps that. Each publication ends in bounded time.
+        let mut under_way = FuturesUnordered::new();
+        loop {
+            let has_place = under_way.len() < self.max_parallel;
+            tokio::select! {
+                biased;
+                Some(()) = under_way.next(), if !under_way.is_empty() => {}
+                ask = self.next(&stop), if has_place => match ask {
+                    Some(ask) => under_way.push(inner.publish(ask)),
+                    None => break,
+                },
+            }
         }
-        tasks.close();
-        tasks.wait().await;
+        while let Some(()) = under_way.next().await {}
+        drop(under_way);
         keeping.cancel();
         if let Err(error) = keeper.await {
             tracing::error!(%error, "what keeps the broker's streams ended in a panic");

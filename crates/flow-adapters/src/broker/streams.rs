@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
+use async_nats::jetstream::Context;
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType, Stream};
-use async_nats::jetstream::Context;
 use flow_config::BrokerConfig;
 use flow_core::crash::{Spot, between};
 use flow_core::ids::FlowId;

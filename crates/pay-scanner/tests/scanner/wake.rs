@@ -150,11 +150,8 @@ async fn of_a_flow_that_is_not_there_nothing_becomes() {
 async fn a_held_flow_stays_held() {
     let rig = Rig::with_lost_debit().await;
     let due = rig.product.clock.now();
-    let hold = flow_core::flow::Hold {
-        reason: super::rig::SOME_HOLD,
-        since: due,
-        by: super::rig::somebody(),
-    };
+    let hold =
+        flow_core::flow::Hold { reason: super::rig::SOME_HOLD, since: due, by: super::rig::somebody() };
     rig.product.store.write_by_hand(samples::flow_id(FLOW), |flow| flow.hold = Some(hold)).unwrap();
     assert_eq!(rig.wake.awaken(WakeUp { at_once: true, ..rig.asked() }).await, Awoken::Done);
     assert_eq!((rig.flow().state, rig.queries()), (State::Paying, 0));

@@ -103,12 +103,13 @@ async fn due_again(
 }
 
 async fn ends(database: &mut MySqlConnection, condition: &str, payments: u64) -> anyhow::Result<()> {
-    let sql =
-        format!("SELECT COUNT(*) FROM internal_pay_flow WHERE {condition} AND status = 'BIZ_SUCCESS'");
+    let sql = format!("SELECT COUNT(*) FROM internal_pay_flow WHERE {condition} AND status = 'BIZ_SUCCESS'");
     let patience = Patience::of(LIMIT);
     loop {
-        let ended: i64 =
-            sqlx::query_scalar(AssertSqlSafe(sql.clone())).fetch_one(&mut *database).await.context("no count")?;
+        let ended: i64 = sqlx::query_scalar(AssertSqlSafe(sql.clone()))
+            .fetch_one(&mut *database)
+            .await
+            .context("no count")?;
         if u64::try_from(ended)? == payments {
             return Ok(());
         }

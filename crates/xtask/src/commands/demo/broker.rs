@@ -64,7 +64,8 @@ pub(super) async fn compare(server: &Server) -> anyhow::Result<()> {
 async fn measure(server: &Server, broker: &NatsServer, way: &Way) -> anyhow::Result<Lateness> {
     let Schema { app_url, migrate_url } =
         Schema::prepare(&server.root_url(), way.schema, Profile::Debug).await?;
-    let extra = if way.by_broker { format!("\n[broker]\nurl = \"{}\"\n", broker.url()) } else { String::new() };
+    let extra =
+        if way.by_broker { format!("\n[broker]\nurl = \"{}\"\n", broker.url()) } else { String::new() };
     let mut stack = Stack::start(StackOptions {
         app_url,
         migrate_url,
@@ -90,7 +91,9 @@ async fn measure(server: &Server, broker: &NatsServer, way: &Way) -> anyhow::Res
 }
 
 fn print(measured: &[Lateness]) {
-    println!("\nThe wallet charges and its answer is lost; the row is due again after {RETRY_MS} ms and up to a quarter more.");
+    println!(
+        "\nThe wallet charges and its answer is lost; the row is due again after {RETRY_MS} ms and up to a quarter more."
+    );
     println!(
         "{:<30} {:>16} {:>16} {:>22}   moved by",
         "who comes first", "after due, mid", "after due, worst", "time to terminal, mid"
@@ -106,5 +109,7 @@ fn print(measured: &[Lateness]) {
             by.join(", ")
         );
     }
-    println!("A timer lives in one process and dies with it; the broker wakes whichever scanner is there; the scanner needs nobody.");
+    println!(
+        "A timer lives in one process and dies with it; the broker wakes whichever scanner is there; the scanner needs nobody."
+    );
 }

@@ -182,8 +182,7 @@ impl NatsServer {
         let log = File::options().create(true).append(true).open(&path);
         let log = log.map_err(SourceError::io("open", &path))?;
         let mut command = self.program.command();
-        // The folder is named here, too: by it a left-over process is recognised.
-        command.arg("-c").arg(file).arg("-sd").arg(self.run_dir.data());
+        command.arg("-c").arg(file);
         let program = PathBuf::from(command.get_program());
         let process = ServerProcess::spawn(command, log).map_err(SourceError::io("run", &program))?;
         self.run_dir.record_process(process.id())?;
@@ -198,7 +197,8 @@ impl NatsServer {
     fn write_config(&self) -> Result<PathBuf, SourceError> {
         let data = self.run_dir.data();
         super::cache::create_dir(&data)?;
-        let path = data.with_file_name("nats.conf");
+        // In the very folder: by its name in the command line a left-over process is recognised.
+        let path = data.join("nats.conf");
         let text = format!(
             "listen: \"127.0.0.1:{}\"\njetstream {{\n  store_dir: {data:?}\n  max_file_store: {}\n}}\n",
             self.port, self.max_store_bytes
@@ -232,7 +232,11 @@ impl NatsServer {
     fn not_ready(&self, reason: String) -> NatsError {
         let log = fs::read(self.run_dir.log()).unwrap_or_default();
         let text = String::from_utf8_lossy(&log);
-        NatsError::NotReady { port: self.port, reason, log_tail: tail(text.trim_end(), LOG_TAIL_BYTES).to_owned() }
+        NatsError::NotReady {
+            port: self.port,
+            reason,
+            log_tail: tail(text.trim_end(), LOG_TAIL_BYTES).to_owned(),
+        }
     }
 }
 

@@ -144,9 +144,14 @@ mod tests {
     fn versions_are_read_and_old_ones_refused() {
         assert_eq!(parse_version("nats-server: v2.15.2\n"), Some("2.15.2"));
         assert_eq!(parse_version("mysqld  Ver 9.7.4-2"), None);
-        for (version, expected) in
-            [("2.12.0", true), ("2.15.2-1", true), ("3.0.1", true), ("2.11.9", false), ("1.99", false), ("x", false)]
-        {
+        for (version, expected) in [
+            ("2.12.0", true),
+            ("2.15.2-1", true),
+            ("3.0.1", true),
+            ("2.11.9", false),
+            ("1.99", false),
+            ("x", false),
+        ] {
             assert_eq!(is_new_enough(version), expected, "{version}");
         }
     }
