@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::HeaderMap;
-use async_nats::jetstream::consumer::PullConsumer;
 use async_nats::jetstream::{AckKind, Message};
 use flow_config::BrokerConfig;
 use flow_core::crash::{Spot, between};
@@ -13,17 +12,15 @@ use flow_core::ports::{Awaken, Awoken};
 use flow_core::retry::{JitterPermille, Schedule};
 use futures_util::StreamExt as _;
 use metrics::counter;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::link::Link;
 use super::{explain, message, streams};
 
-/// How often the broker shows that it is still there while nothing is due.
-const HEARTBEAT: Duration = Duration::from_secs(2);
 /// How long one request for what is due lasts.
-const REQUEST_LASTS: Duration = Duration::from_secs(20);
+const REQUEST_LASTS: Duration = Duration::from_secs(10);
 /// Pause after a session that ended by itself.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Longest time for writing a dead letter or telling the broker what a wake-up came to.
@@ -82,11 +79,18 @@ impl BrokerConsumer {
     pub async fn run(self, awaken: Arc<dyn Awaken>, stop: CancellationToken) {
         let tasks = TaskTracker::new();
         let places = Arc::new(Semaphore::new(self.inner.config.max_parallel_flows));
-        while stop.run_until_cancelled(self.inner.link.until_usable()).await.is_some() {
-            let session = self.inner.session(&awaken, &places, &tasks);
+        while let Some(connection) = stop.run_until_cancelled(self.inner.link.until_usable()).await {
+            let session = async {
+                tokio::select! {
+                    why = self.inner.session(&awaken, &places, &tasks) => Some(why),
+                    () = self.inner.link.until_lost(connection) => None,
+                }
+            };
             match stop.run_until_cancelled(session).await {
                 None => break,
-                Some(why) => {
+                // Said already by whoever noticed.
+                Some(None) => {}
+                Some(Some(why)) => {
                     tracing::warn!(error = why, "receiving wake-ups broke off; it is begun again");
                     counter!("broker_sessions_broken_total").increment(1);
                     stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await;
@@ -96,6 +100,16 @@ impl BrokerConsumer {
         tasks.close();
         tasks.wait().await;
     }
+}
+
+/// Waits for one place, and takes every other one that is free.
+async fn places_for_some(places: &Arc<Semaphore>) -> Vec<OwnedSemaphorePermit> {
+    // Never closed, so a permit always comes.
+    let mut held: Vec<OwnedSemaphorePermit> = Arc::clone(places).acquire_owned().await.into_iter().collect();
+    while let Ok(place) = Arc::clone(places).try_acquire_owned() {
+        held.push(place);
+    }
+    held
 }
 
 impl Inner {
@@ -113,40 +127,28 @@ impl Inner {
                 return explain(&error);
             }
         };
-        let mut messages = match self.messages(&consumer).await {
-            Ok(messages) => messages,
-            Err(error) => return explain(&error),
-        };
         loop {
-            // A place first: what was received is begun at once.
-            let Ok(place) = Arc::clone(places).acquire_owned().await else {
-                return "no further flows are taken".to_owned();
+            // No more is asked for than there are places: what was received is begun at once, and nothing lies here while
+            // another scanner has time for it.
+            let mut held = places_for_some(places).await;
+            let batch = consumer.batch().max_messages(held.len()).expires(REQUEST_LASTS).messages();
+            let mut batch = match batch.await {
+                Ok(batch) => batch,
+                Err(error) => return explain(&error),
             };
-            let message = match messages.next().await {
-                Some(Ok(message)) => message,
-                Some(Err(error)) => return explain(&error),
-                None => return "the broker ended it".to_owned(),
-            };
-            let (inner, awaken) = (Arc::clone(self), Arc::clone(awaken));
-            tasks.spawn(async move {
-                inner.receive(message, &*awaken).await;
-                drop(place);
-            });
+            while let Some(received) = batch.next().await {
+                let message = match received {
+                    Ok(message) => message,
+                    Err(error) => return error.to_string(),
+                };
+                let place = held.pop();
+                let (inner, awaken) = (Arc::clone(self), Arc::clone(awaken));
+                tasks.spawn(async move {
+                    inner.receive(message, &*awaken).await;
+                    drop(place);
+                });
+            }
         }
-    }
-
-    async fn messages(
-        &self,
-        consumer: &PullConsumer,
-    ) -> Result<async_nats::jetstream::consumer::pull::Stream, async_nats::jetstream::consumer::StreamError>
-    {
-        consumer
-            .stream()
-            .max_messages_per_batch(self.config.max_parallel_flows)
-            .heartbeat(HEARTBEAT)
-            .expires(REQUEST_LASTS)
-            .messages()
-            .await
     }
 
     async fn receive(&self, message: Message, awaken: &dyn Awaken) {

@@ -79,11 +79,24 @@ impl Link {
         matches!(*self.state.borrow(), LinkState::Usable(_))
     }
 
-    /// Waits until wake-ups can be published and received.
-    pub(super) async fn until_usable(&self) {
-        let is_usable = |state: &LinkState| matches!(state, LinkState::Usable(_));
-        // The sender is this link's own, so that there is always one.
-        drop(self.state.subscribe().wait_for(is_usable).await);
+    /// Waits until wake-ups can be published and received; the number of the connection.
+    pub(super) async fn until_usable(&self) -> u64 {
+        self.until(|state| matches!(state, LinkState::Usable(_))).await.connection()
+    }
+
+    /// Waits until this connection is no longer usable.
+    pub(super) async fn until_lost(&self, connection: u64) {
+        self.until(|state| *state != LinkState::Usable(connection)).await;
+    }
+
+    async fn until(&self, is_it: impl FnMut(&LinkState) -> bool) -> LinkState {
+        let mut states = self.state.subscribe();
+        let found = states.wait_for(is_it).await.map(|state| *state);
+        match found {
+            Ok(state) => state,
+            // The sender is this link's own: there is always one.
+            Err(_) => std::future::pending().await,
+        }
     }
 
     /// The streams are not what they were: they are looked at again.
