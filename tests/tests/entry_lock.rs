@@ -17,7 +17,7 @@ use flow_testkit::conformance::entry::{self, EntryFactory};
 use futures_util::future::join_all;
 use serde_json::json;
 use xtask::programs::Program;
-use xtask::stack::{Payment, Profile, RedisServer, Reply, Tuning};
+use xtask::stack::{Payment, RedisServer, Reply, Tuning};
 
 const CLICKS: usize = 100;
 const SETTLE: Duration = Duration::from_secs(30);
@@ -45,7 +45,9 @@ fn dir(name: &str) -> PathBuf {
 }
 
 fn table(url: &str) -> String {
-    format!("\n[entry_lock]\nredis = \"{url}\"\nttl_ms = 2000\nwait_ms = 1000\ntimeout_ms = 200\nrest_ms = 200\n")
+    format!(
+        "\n[entry_lock]\nredis = \"{url}\"\nttl_ms = 2000\nwait_ms = 1000\ntimeout_ms = 200\nrest_ms = 200\n"
+    )
 }
 
 async fn open(flavor: Flavor, name: &str, extra: String) -> anyhow::Result<Site> {
@@ -73,9 +75,9 @@ async fn statements(site: &Site) -> anyhow::Result<u64> {
     let mut sum = 0;
     for process in 0..2 {
         let text = site.stack.api(process).get_text("/metrics").await?;
-        let lines = text.lines().filter(|line| {
-            line.starts_with("store_reads_total") || line.starts_with("store_writes_total")
-        });
+        let lines = text
+            .lines()
+            .filter(|line| line.starts_with("store_reads_total") || line.starts_with("store_writes_total"));
         sum += lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum::<u64>();
     }
     Ok(sum)
@@ -169,13 +171,8 @@ impl EntryFactory for Servers {
     async fn pair(&self, ttl_ms: u64) -> [Arc<dyn EntryLock>; 2] {
         let server = RedisServer::start(&dir("suite")).await.expect("it was started before");
         let address = server.url().parse().expect("an address");
-        let config = EntryLockConfig {
-            redis: None,
-            ttl_ms,
-            wait_ms: 10_000,
-            timeout_ms: 2_000,
-            rest_ms: 100,
-        };
+        let config =
+            EntryLockConfig { redis: None, ttl_ms, wait_ms: 10_000, timeout_ms: 2_000, rest_ms: 100 };
         let lock = || -> Arc<dyn EntryLock> {
             let made = RedisEntryLock::new(&address, &config, Arc::new(SystemClock));
             Arc::new(made.expect("a good address"))

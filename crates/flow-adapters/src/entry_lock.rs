@@ -103,7 +103,10 @@ impl RedisEntryLock {
             target.biz_key.as_str().as_bytes(),
         ]);
         let number = self.tickets.fetch_add(1, Ordering::Relaxed);
-        EntryTicket { place: format!("pay:entry:{digest}"), holder: format!("{}:{number}", self.process) }
+        EntryTicket {
+            place: format!("pay:entry:{}", digest.to_hex()),
+            holder: format!("{}:{number}", self.process),
+        }
     }
 
     /// Looks until the place is free or the time is over.

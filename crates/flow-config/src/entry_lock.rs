@@ -40,7 +40,9 @@ pub struct NoRedisUrl;
 
 impl fmt::Display for NoRedisUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("must be redis://… or rediss://… with a host, and at most the number of a database behind it")
+        f.write_str(
+            "must be redis://… or rediss://… with a host, and at most the number of a database behind it",
+        )
     }
 }
 

@@ -51,7 +51,9 @@ fn an_address_that_is_none_is_named_and_not_shown() {
 
 #[test]
 fn limits_have_bounds() {
-    for (key, wrong) in [("ttl_ms", 99), ("ttl_ms", 60_001), ("wait_ms", 10_001), ("timeout_ms", 0), ("rest_ms", 9)] {
+    for (key, wrong) in
+        [("ttl_ms", 99), ("ttl_ms", 60_001), ("wait_ms", 10_001), ("timeout_ms", 0), ("rest_ms", 9)]
+    {
         let found = problems(&format!("[entry_lock]\n{key} = {wrong}\n"));
         assert!(found.len() == 1 && found[0].contains(&format!("entry_lock.{key}")), "{found:?}");
     }

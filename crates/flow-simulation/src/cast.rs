@@ -216,8 +216,7 @@ impl Cast {
     ) {
         let plan = &self.site.plan;
         let first = jitter.draw().of(u64::from(plan.partitions));
-        let advancer =
-            self.advancer(life, &store, Arc::new(NoWake), Arc::clone(&clock), Arc::clone(&jitter));
+        let advancer = self.advancer(life, &store, Arc::new(NoWake), Arc::clone(&clock), Arc::clone(&jitter));
         let callbacks = self.callbacks(life, &store, &advancer, Arc::clone(&jitter));
         let events = InboxSettings { page_rows: plan.page_rows, max_parallel_events: 3 };
         tokio::spawn(inbox_rounds(Arc::clone(life), InboxSweep::new(Arc::clone(&store), callbacks, events)));

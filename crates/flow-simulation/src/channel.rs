@@ -53,7 +53,8 @@ impl Site {
         }
         let (claim, money) =
             if is_wrong { wrong(flow, &mut draw) } else { (Claim::Success, Some(flow.money.clone())) };
-        let event = event(flow, event_type, claim, money, &format!("{}-{}", draw.point.nth, event_type.as_str()));
+        let event =
+            event(flow, event_type, claim, money, &format!("{}-{}", draw.point.nth, event_type.as_str()));
         for _ in 0..copies {
             let after_ms = if rough { draw.spread(0, self.plan.longest_late_ms) } else { 1 };
             self.post(Letter { event: event.clone(), after_ms, entrance: draw.between(0, 9) });
@@ -68,7 +69,8 @@ impl Site {
         }
         self.note(Who::Wallet, What::Fault(draw.point, "a callback tells stories", 0));
         let (event_type, claim) = (draw.pick(&EventType::ALL), draw.pick(&Claim::ALL));
-        let event = event(flow, event_type, claim, Some(flow.money.clone()), &format!("story-{}", draw.point.nth));
+        let event =
+            event(flow, event_type, claim, Some(flow.money.clone()), &format!("story-{}", draw.point.nth));
         self.post(Letter { event, after_ms: draw.spread(0, 60_000), entrance: draw.between(0, 9) });
     }
 }
@@ -118,7 +120,9 @@ pub(crate) async fn carry(cast: Arc<Cast>, mut letters: UnboundedReceiver<Letter
 
 /// Says it once; whether the channel was answered with a 2xx.
 async fn told(cast: &Cast, letter: &Letter) -> bool {
-    let Some(CallbackEntrance { callbacks, work }) = cast.callback_entrance(letter.entrance) else { return false };
+    let Some(CallbackEntrance { callbacks, work }) = cast.callback_entrance(letter.entrance) else {
+        return false;
+    };
     let flow = letter.event.key.order_no.parts().map_or(0, |(_, flow_id)| flow_id.get());
     // A process that dies under it never answers.
     let recording = callbacks.record(letter.event.clone());

@@ -44,7 +44,8 @@ impl EntryLock for Entrance {
         life.pass().await;
         let mut draw = site.draw(Topic::Entry, target_number(target));
         let strikes = draw.chance(site.plan.store_trouble * 3);
-        let (loose, more_ms) = (draw.pick(&[Loose::Away, Loose::Forgets, Loose::Slow]), draw.spread(1, 5_000));
+        let (loose, more_ms) =
+            (draw.pick(&[Loose::Away, Loose::Forgets, Loose::Slow]), draw.spread(1, 5_000));
         let loose = Some(loose).filter(|_| strikes && site.allows(&draw));
         if loose.is_some() {
             site.note(life.who, What::Fault(draw.point, "the entry lock is away, slow or forgetful", 0));

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use flow_core::flow::Flow;
 use flow_core::callback::EventKey;
+use flow_core::flow::Flow;
 use flow_core::ids::FlowId;
 use flow_core::notify::EventId;
 use flow_testkit::fakes::{FakeWorld, Switches};

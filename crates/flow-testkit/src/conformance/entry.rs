@@ -105,7 +105,11 @@ pub async fn an_expired_ticket_takes_nothing_from_the_next_holder(factory: &dyn 
     assert_eq!(two.enter(&target(1), LONG_MS).await, Entered::Followed);
     let held = first(&*two, &target(1)).await;
     one.leave(lost).await;
-    assert_eq!(one.enter(&target(1), 0).await, Entered::Unguarded, "the next holder's place was taken from it");
+    assert_eq!(
+        one.enter(&target(1), 0).await,
+        Entered::Unguarded,
+        "the next holder's place was taken from it"
+    );
     two.leave(held).await;
     first(&*one, &target(1)).await;
 }

@@ -84,7 +84,17 @@ impl Work {
         let callback_places = Arc::new(Semaphore::new((max_in_flight / 4).clamp(1, Semaphore::MAX_PERMITS)));
         let callback_turns = Arc::new(Semaphore::new(MAX_PARALLEL_CALLBACKS));
         let tasks = TaskTracker::new();
-        Work { store, advancer, changes, entry_lock, tasks, places, callback_places, callback_turns, budget_ms }
+        Work {
+            store,
+            advancer,
+            changes,
+            entry_lock,
+            tasks,
+            places,
+            callback_places,
+            callback_turns,
+            budget_ms,
+        }
     }
 
     /// Takes a payment request and, if it makes a new flow, advances it; behind whoever is at it for the same target, if

@@ -236,7 +236,10 @@ async fn killed_api(stack: &mut Stack) -> anyhow::Result<Vec<Story>> {
 }
 
 async fn told(stack: &Stack, application: &Receiver) -> anyhow::Result<Vec<Story>> {
-    chapter(7, "The wallet tells of its charge by itself, three times, and a forger, too; the application is told of the end");
+    chapter(
+        7,
+        "The wallet tells of its charge by itself, three times, and a forger, too; the application is told of the end",
+    );
     let (api, sim) = (stack.api(0), stack.sim());
     sim.callbacks(json!({
         "url": Channel::url(&stack.api_url(0)), "secret": Channel::secret(),
@@ -258,7 +261,9 @@ async fn told(stack: &Stack, application: &Receiver) -> anyhow::Result<Vec<Story
     );
     anyhow::ensure!(counts["accepted"] == 3 && counts["forged"] == 1, "not every callback came: {counts}");
     anyhow::ensure!(counts["forged_accepted"] == 0, "a forged callback was accepted");
-    say("A callback decides nothing: it made the service ask the wallet, before the debit itself was answered:");
+    say(
+        "A callback decides nothing: it made the service ask the wallet, before the debit itself was answered:",
+    );
     say_events(&api, end.flow_id()).await?;
     let prefix = format!("evt_{}_", end.flow_id());
     let tells = || application.heard().into_iter().filter(|heard| heard.id.starts_with(&prefix));
