@@ -153,8 +153,8 @@ async fn a_lock_that_fails_in_every_way_changes_nothing(flavor: Flavor) -> anyho
     let (clicked, forgotten) = tokio::join!(clicks(&site, 10), forget);
     clicked?;
     forgotten?;
-    // An entry that died inside keeps its place until it expires; nobody waits so long.
-    ensure!(server.tell("CONFIG SET maxmemory 1").await?.starts_with('+'), "the server has room");
+    // A server without room refuses every place.
+    ensure!(server.tell("CONFIG SET maxmemory 1").await?.starts_with('+'), "the server keeps its room");
     clicks(&site, 11).await?;
     let audit = site.settle(SETTLE).await?;
     ensure!(audit.flows.len() == 11, "{:?}", audit.flows);
