@@ -86,7 +86,8 @@ impl Receiver {
     pub fn table(&self) -> String {
         format!(
             "[notifications]\nclaim_ms = 3000\npoll_interval_ms = 50\nretry_ms = [300, 300, 300, 300]\n\
-             allow_private_targets = true\n\n[notifications.applications.shop]\nurl = \"{}\"\nsecret = \"{}\"\n\n",
+             allow_private_targets = true\n\n[notifications.applications.shop]\nurl = \"{}\"\nsecret = \"{}\"\n\
+             timeout_ms = 500\nconnect_timeout_ms = 300\nqueue_wait_ms = 500\n\n",
             self.url(),
             Receiver::secret()
         )
