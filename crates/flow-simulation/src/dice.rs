@@ -57,6 +57,18 @@ pub enum Topic {
     Wake,
     /// Whether wake-ups go through a broker.
     Broker,
+    /// What the wallet says of its own accord.
+    Callback,
+    /// A statement: keep, claim or settle what it said.
+    InboxWrite,
+    /// A statement: what of it is due.
+    InboxList,
+    /// A statement: take or settle what applications are told.
+    OutboxWrite,
+    /// A call of an application: tell it of a flow.
+    Notify,
+    /// The entry lock.
+    Entry,
 }
 
 impl Topic {
@@ -85,6 +97,12 @@ impl Topic {
             Topic::Lease => "lease",
             Topic::Wake => "wake",
             Topic::Broker => "broker",
+            Topic::Callback => "callback",
+            Topic::InboxWrite => "inbox_write",
+            Topic::InboxList => "inbox_list",
+            Topic::OutboxWrite => "outbox_write",
+            Topic::Notify => "notify",
+            Topic::Entry => "entry",
         }
     }
 }

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::{Context as _, ensure};
 use e2e::Flavor;
 use xtask::db::NATS_SLUG;
+use xtask::programs::Program;
 use xtask::stack::{Patience, Profile};
 
 use cases::{Case, Setup, Victim};
@@ -54,11 +55,15 @@ async fn every_point_is_survived(flavor: Flavor) -> anyhow::Result<()> {
         let name = format!("{} {:?} {}", case.point(), case.story, case.victim.as_str());
         only.as_ref().is_none_or(|text| name.contains(text.as_str()))
     };
-    let has_broker = !e2e::is_missing(NATS_SLUG);
-    if !has_broker {
-        eprintln!("NOT TESTED WITH a broker: it cannot be had here");
+    let (has_redis, has_broker) = (!Program::Redis.is_missing(), !e2e::is_missing(NATS_SLUG));
+    if !has_redis {
+        eprintln!("the points at the entry lock are left out: no Redis or Valkey server can be had here");
     }
-    let can_be_had = |case: &Case| has_broker || case.setup != Setup::Broker;
+    if !has_broker {
+        eprintln!("the points at the broker are left out: no nats-server can be had here");
+    }
+    let can_be_had =
+        |case: &Case| (has_redis || !case.is_at_entry_lock()) && (has_broker || case.setup != Setup::Broker);
     let all = cases::all().into_iter().enumerate();
     let cases: Vec<(usize, Case)> = all.filter(|(_, case)| wanted(case) && can_be_had(case)).collect();
     ensure!(!cases.is_empty(), "no case has {only:?} in it");

@@ -24,6 +24,7 @@ mod error;
 mod guard;
 mod installed;
 mod nats;
+pub(crate) mod packages;
 mod ports;
 mod process;
 mod provide;

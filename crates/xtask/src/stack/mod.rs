@@ -11,6 +11,8 @@ mod clock;
 mod config;
 mod lateness;
 mod process;
+mod receiver;
+mod redis;
 mod schema;
 mod sim;
 
@@ -27,6 +29,8 @@ pub use clock::{Patience, utc_now};
 pub use config::{CALLER, Keys, Tuning, key_table};
 pub use lateness::{Lateness, lose_answers};
 pub use process::{Process, ProcessOptions, free_port, wait_until};
+pub use receiver::{Heard, Manner, Receiver};
+pub use redis::RedisServer;
 pub use schema::{Schema, migrate};
 pub use sim::{OrderCalls, OrderLedger, SimClient};
 
