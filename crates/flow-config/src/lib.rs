@@ -11,6 +11,7 @@ mod callbacks;
 mod channel;
 mod database;
 mod downstream;
+mod entry_lock;
 mod layers;
 mod log;
 mod notifications;
@@ -34,6 +35,7 @@ pub use callbacks::CallbacksConfig;
 pub use channel::{ChannelConfig, RsaLayout, SchemeConfig, WebhookSecret};
 pub use database::DatabaseConfig;
 pub use downstream::{LimitsConfig, TransportConfig};
+pub use entry_lock::{EntryLockConfig, NoRedisUrl, RedisUrl};
 pub use log::{LogConfig, LogFormat};
 pub use notifications::{ApplicationConfig, NotificationsConfig, SigningSecret};
 pub use problems::{ConfigError, Problem, Problems};
@@ -82,6 +84,8 @@ pub struct Config {
     pub advance: AdvanceConfig,
     /// The API server.
     pub api: ApiConfig,
+    /// The optional lock at its entrance.
+    pub entry_lock: EntryLockConfig,
     /// The scanner.
     pub scanner: ScannerConfig,
     /// How applications are told of their payments.
@@ -116,6 +120,7 @@ impl Config {
         let callbacks = root.section("callbacks", CallbacksConfig::read);
         let advance = root.section("advance", AdvanceConfig::read);
         let api = root.section("api", ApiConfig::read);
+        let entry_lock = root.section("entry_lock", EntryLockConfig::read);
         let scanner = root.section("scanner", ScannerConfig::read);
         let notifications = root.section("notifications", NotificationsConfig::read);
         let log = root.section("log", LogConfig::read);
@@ -129,6 +134,7 @@ impl Config {
             callbacks: callbacks?,
             advance: advance?,
             api: api?,
+            entry_lock: entry_lock?,
             scanner: scanner?,
             notifications: notifications?,
             log: log?,
