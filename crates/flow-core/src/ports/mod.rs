@@ -7,6 +7,7 @@ mod business;
 mod clock;
 mod inbox;
 mod outbox;
+mod recon;
 mod store;
 mod wake;
 mod wallet;
@@ -17,6 +18,11 @@ pub use inbox::{Inbox, InboxChange, InboxEvent, InboxPage, InboxState, InboxSumm
 pub use outbox::{
     ClaimPage, Claimed, DeliveryAttempt, NotifiedCaller, Outbox, OutboxFilter, OutboxPage, OutboxRow,
     OutboxSummary, Receiver, Resent, Settled, Settlement,
+};
+pub use recon::{
+    Batch, BatchBill, BatchClaim, BatchPage, Carry, CarryKey, CarrySide, ClaimPart, EndedFlowsPage, EntryKind,
+    NewTicket, OpenFlowsPage, Opened, PartClaimed, PartEnd, ReconFlow, ReconStore, TicketFilter, TicketPage,
+    TicketRecords, TicketSummary, TicketWrite, TrailLine,
 };
 pub use store::{
     Bound, CasOutcome, CasWrite, Change, Created, DueFlow, FlowEvent, FlowFilter, FlowPage, FlowStore,
