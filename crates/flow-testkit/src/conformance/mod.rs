@@ -15,6 +15,7 @@ pub mod business;
 pub mod far_side;
 pub mod inbox;
 pub mod outbox;
+pub mod recon;
 pub mod store;
 pub mod wake;
 pub mod wallet;
