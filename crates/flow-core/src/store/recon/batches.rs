@@ -295,7 +295,8 @@ impl ReconTables {
                 Box::pin(
                     sqlx::query_as!(
                         PartRow,
-                        "SELECT state, runs, tally, bill_sha256, bill_bytes, bill_source FROM recon_batch_part \
+                        "SELECT state, runs, tally AS `tally: String`, bill_sha256 AS `bill_sha256: String`, \
+                           bill_bytes, bill_source AS `bill_source: String` FROM recon_batch_part \
                          WHERE batch_id = ? AND parts = ? ORDER BY part",
                         batch,
                         parts
