@@ -2,13 +2,15 @@
 //!
 //! Shapes that configuration may fill in derive `Deserialize`; what they may not say is refused by [`BillFormat::check`].
 
+pub(crate) mod generic;
+
 use std::collections::BTreeMap;
 
 use chrono::NaiveDate;
 use chrono_tz::Tz;
 use serde::Deserialize;
 
-use crate::generic_rules::GenericCsv;
+use self::generic::GenericCsv;
 
 /// Most decimals a minor unit may have: `u64` amounts end before.
 pub const MAX_EXPONENT: u32 = 18;
