@@ -16,6 +16,7 @@ mod log;
 mod notifications;
 mod problems;
 mod reader;
+mod recon;
 mod scanner;
 mod scene;
 mod secret;
@@ -37,6 +38,7 @@ pub use downstream::{LimitsConfig, TransportConfig};
 pub use log::{LogConfig, LogFormat};
 pub use notifications::{ApplicationConfig, NotificationsConfig, SigningSecret};
 pub use problems::{ConfigError, Problem, Problems};
+pub use recon::{DATE_MARK, ReconChannelConfig, ReconConfig};
 pub use scanner::ScannerConfig;
 pub use scene::{AmountLimits, SceneConfig};
 pub use secret::{KeyHash, Secret};
@@ -86,6 +88,8 @@ pub struct Config {
     pub scanner: ScannerConfig,
     /// How applications are told of their payments.
     pub notifications: NotificationsConfig,
+    /// How days are compared.
+    pub recon: ReconConfig,
     /// Logging.
     pub log: LogConfig,
 }
@@ -118,6 +122,7 @@ impl Config {
         let api = root.section("api", ApiConfig::read);
         let scanner = root.section("scanner", ScannerConfig::read);
         let notifications = root.section("notifications", NotificationsConfig::read);
+        let recon = root.section("recon", ReconConfig::read);
         let log = root.section("log", LogConfig::read);
         root.finish();
         let config = Config {
@@ -131,6 +136,7 @@ impl Config {
             api: api?,
             scanner: scanner?,
             notifications: notifications?,
+            recon: recon?,
             log: log?,
         };
         config.validate(problems);
@@ -154,6 +160,7 @@ impl Config {
         }
         self.api.validate(problems);
         self.notifications.validate(problems);
+        self.recon.validate(self, problems);
         if self.scenes.is_empty() && problems.is_empty() {
             problems.note("scenes", "there must be at least one; without a scene no payment can be taken");
         }

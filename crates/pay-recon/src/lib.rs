@@ -7,13 +7,16 @@
 //! - [`midnight`]: entries whose counterpart lies in another day's records. Pure.
 //! - [`calendar`]: business days in a channel's zone. Pure.
 //! - [`sort`], [`record`], [`group`]: a day's records in bounded memory, on disk, by order.
-//! - [`run`]: one run over one part of one day.
+//! - [`run`]: one run over one part of one day. [`evidence`]: bills as they came. [`due`]: which days, when. [`report`]: for people.
 
 pub mod calendar;
+pub mod due;
+pub mod evidence;
 pub mod finding;
 pub mod group;
 pub mod midnight;
 pub mod order;
 pub mod record;
+pub mod report;
 pub mod run;
 pub mod sort;

@@ -52,7 +52,7 @@ pub(crate) async fn run(config: Config) -> Exit {
         Err(error) => {
             match error.exit() {
                 Exit::Done => tracing::info!("{error}"),
-                Exit::Failed | Exit::BadConfig | Exit::Refused => {
+                Exit::Failed | Exit::Differences | Exit::BadConfig | Exit::Refused => {
                     failed("not started", &error);
                 }
             }

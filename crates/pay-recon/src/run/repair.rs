@@ -28,19 +28,20 @@ fn remedy(findings: &[Finding]) -> Remedy {
 }
 
 impl Run<'_> {
-    pub(super) async fn repair(&mut self, compared: &Compared, ticket: Ticket) -> Result<(), RunError> {
-        let Some(flow) = compared.order.local.as_ref().filter(|flow| !flow.state.is_terminal() && !flow.is_held)
-        else {
-            return Ok(());
+    /// Repairs what may be repaired, and gives the comparison as it is afterwards.
+    pub(super) async fn repair(&mut self, compared: Compared, ticket: Ticket) -> Result<Compared, RunError> {
+        let flow = compared.order.local.as_ref();
+        let Some(flow_id) = flow.filter(|flow| !flow.state.is_terminal() && !flow.is_held).map(|flow| flow.id) else {
+            return Ok(compared);
         };
         let remedy = remedy(&ticket.findings);
         if !ticket.state.is_open() || remedy == Remedy::People || self.was_repaired(&ticket).await? {
-            return Ok(());
+            return Ok(compared);
         }
         let note = match remedy {
-            Remedy::Hold => self.hold(flow.id).await,
-            Remedy::Ask => self.wake(flow.id).await,
-            Remedy::People => return Ok(()),
+            Remedy::Hold => self.hold(flow_id).await,
+            Remedy::Ask => self.wake(flow_id).await,
+            Remedy::People => return Ok(compared),
         };
         let note = match note {
             Ok(note) => note,
@@ -50,7 +51,7 @@ impl Run<'_> {
             }
         };
         self.note_repair(&ticket, note).await?;
-        if remedy == Remedy::Ask { self.look_again(compared).await } else { Ok(()) }
+        if remedy == Remedy::Ask { self.look_again(compared).await } else { Ok(compared) }
     }
 
     /// Whether the flow was woken or held since the differences last changed.
@@ -114,7 +115,7 @@ impl Run<'_> {
     }
 
     /// The flow was asked about: the ticket is closed if the difference is gone.
-    async fn look_again(&mut self, compared: &Compared) -> Result<(), RunError> {
+    async fn look_again(&mut self, compared: Compared) -> Result<Compared, RunError> {
         let number = number_of(compared.group.order_no.as_str());
         let mut flows = self.look_up(number.into_iter()).await?;
         let local = flows.remove(compared.group.order_no.as_str());
@@ -126,6 +127,6 @@ impl Run<'_> {
         }
         let settled = settle(&order, findings(&order, &self.channel.rules), &self.neighbours);
         self.put_ticket(&order, &settled.result).await?;
-        Ok(())
+        Ok(Compared { group: compared.group, order, settled })
     }
 }

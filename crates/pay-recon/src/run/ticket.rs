@@ -16,7 +16,7 @@ const MAX_TRIES: u32 = 8;
 
 impl Run<'_> {
     /// Writes what follows from a comparison: ticket, repair, what waits.
-    pub(super) async fn write(&mut self, compared: Compared) -> Result<(), RunError> {
+    pub(super) async fn write(&mut self, mut compared: Compared) -> Result<(), RunError> {
         if self.task.is_dry {
             return Ok(());
         }
@@ -25,7 +25,7 @@ impl Run<'_> {
         if concerns_ticket {
             let ticket = self.put_ticket(&compared.order, result).await?;
             if let Some(ticket) = ticket {
-                self.repair(&compared, ticket).await?;
+                compared = self.repair(compared, ticket).await?;
             }
         }
         self.put_waiting(&compared).await
