@@ -10,6 +10,7 @@ mod channel;
 mod clock;
 mod config;
 mod process;
+mod recon;
 mod schema;
 mod sim;
 
