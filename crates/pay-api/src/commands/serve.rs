@@ -149,6 +149,7 @@ fn api(config: &Config, parts: &Parts, ops: Ops, channels: Channels, stopping: C
     Api {
         store: Arc::clone(&parts.store),
         outbox: Arc::clone(&parts.outbox),
+        recon: Arc::clone(&parts.recon),
         work,
         changes,
         keys: KeyRing::new(config.api.keys.clone()),

@@ -61,6 +61,11 @@ impl Run<'_> {
             let answer = answers.remove(&flow.id).unwrap_or(FactAnswer::Contradiction);
             facts.insert(flow.id, self.fact(flow, answer).await?);
         }
+        // Before anything is written of these orders.
+        let unreadable = self.tally.facts_unreadable;
+        if unreadable > self.runner.settings.max_unreadable_facts {
+            return Err(RunError::FactsUnreadable { orders: unreadable });
+        }
         Ok(facts)
     }
 

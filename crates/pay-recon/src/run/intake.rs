@@ -71,8 +71,8 @@ impl BillSink for Sink<'_> {
         let line = entry.line;
         let (order_no, row) = match BillRow::of(entry) {
             Ok(row) => row,
-            Err(error) => {
-                self.set_apart(line, format!("{} {}", error.kind, error.problem));
+            Err(_) => {
+                self.set_apart(line, "the order number is none that an order can have here".to_owned());
                 return Ok(());
             }
         };

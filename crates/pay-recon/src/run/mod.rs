@@ -260,10 +260,6 @@ impl Run<'_> {
         while let Some(chunk) = chunks.recv().await {
             check(stop, lost)?;
             self.chunk(chunk?).await?;
-            let unreadable = self.tally.facts_unreadable;
-            if unreadable > self.runner.settings.max_unreadable_facts {
-                return Err(RunError::FactsUnreadable { orders: unreadable });
-            }
         }
         check(stop, lost)?;
         Ok(RunReport { batch: None, tally: self.tally, bill: taken.bill, quarantined: taken.quarantined })

@@ -151,6 +151,7 @@ async fn facts_that_can_not_be_read_are_told_and_too_many_end_the_run() {
     }
     let refused = rig.run_bill(whole(), bill_of(rig.entries(today()), None)).await;
     assert!(matches!(refused, Err(RunError::FactsUnreadable { .. })), "{refused:?}");
+    assert!(rig.store.tickets().is_empty(), "an outage of theirs is nobody's difference");
     let batch = rig.store.batch(&channel().name, today()).await.unwrap().unwrap();
     assert_eq!(batch.state, BatchState::Failed);
 }
@@ -165,6 +166,6 @@ async fn numbers_that_no_order_can_have_are_set_apart_and_the_day_is_not_clean()
     let report = rig.run(today()).await;
     assert_eq!((report.tally.quarantined_rows, report.is_clean()), (1, false));
     assert_eq!(report.quarantined[0].line, 3);
-    assert!(!report.quarantined[0].reason.contains('订') || report.quarantined[0].reason.len() < 200);
+    assert!(!report.quarantined[0].reason.contains('订'), "{}", report.quarantined[0].reason);
     assert!(rig.store.tickets().is_empty());
 }
