@@ -19,8 +19,14 @@ e2e::on_both_servers! {
 }
 
 /// Spots that a run over these payments does not pass: what they do is shown by the store's suite.
-const NOT_PASSED: [&str; 6] =
-    ["recon.part_keep", "recon.target_flows", "recon.carry_put", "recon.carry_take", "recon.ticket_find", "recon.summary"];
+const NOT_PASSED: [&str; 6] = [
+    "recon.part_keep",
+    "recon.target_flows",
+    "recon.carry_put",
+    "recon.carry_take",
+    "recon.ticket_find",
+    "recon.summary",
+];
 
 type Tickets = BTreeMap<String, (String, String)>;
 
@@ -67,7 +73,11 @@ at = "at"
 impl World {
     /// So many payments, all ended, and the bill that agrees with them.
     async fn open(flavor: Flavor, suite: &str, profile: Profile, payments: u64) -> anyhow::Result<World> {
-        let folder = xtask::target_dir().join("e2e").join(format!("{}-{suite}-bills-{}", flavor.slug(), std::process::id()));
+        let folder = xtask::target_dir().join("e2e").join(format!(
+            "{}-{suite}-bills-{}",
+            flavor.slug(),
+            std::process::id()
+        ));
         std::fs::create_dir_all(&folder)?;
         let tuning = Tuning { extra: config(&folder), ..Tuning::default() };
         let database = Database::shared(flavor, suite).await?;
@@ -87,7 +97,8 @@ impl World {
                  FROM internal_pay_flow WHERE paid_at IS NOT NULL ORDER BY id",
             )
             .await?;
-        let day = site.database.texts("SELECT CAST(MAX(DATE(paid_at)) AS CHAR) FROM internal_pay_flow").await?;
+        let day =
+            site.database.texts("SELECT CAST(MAX(DATE(paid_at)) AS CHAR) FROM internal_pay_flow").await?;
         let day = day.into_iter().next().context("nothing was paid")?;
         Ok(World { site, folder, day, rows })
     }
@@ -217,8 +228,14 @@ async fn refused(world: &World, expected: &Tickets) -> anyhow::Result<()> {
 
 /// On the command line: one person proposes, another one confirms.
 async fn people(world: &World) -> anyhow::Result<()> {
-    let id = world.site.database.number("SELECT id FROM recon_ticket WHERE order_no = 'foreign-1'").await?.to_string();
-    let act = async |arguments: &[&str]| world.site.stack.recon(&[&["tickets"], arguments].concat(), None).await;
+    let id = world
+        .site
+        .database
+        .number("SELECT id FROM recon_ticket WHERE order_no = 'foreign-1'")
+        .await?
+        .to_string();
+    let act =
+        async |arguments: &[&str]| world.site.stack.recon(&[&["tickets"], arguments].concat(), None).await;
     let proposed = act(&["resolve", &id, "--reason", "paid back", "--by", "ann"]).await?;
     ensure!(proposed.status.success(), "{}", said(&proposed));
     let alone = act(&["confirm", &id, "--by", "ann"]).await?;

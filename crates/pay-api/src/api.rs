@@ -13,8 +13,8 @@ use flow_core::flow::Flow;
 use flow_core::ids::{Actor, ChannelName, FlowId, TicketId};
 use flow_core::notify::EventId;
 use flow_core::ports::{
-    CasOutcome, Clock, FlowStore, Outbox, OutboxFilter, OutboxRow, ReconStore, StoreError, TicketFilter, TicketRecords,
-    TicketWrite,
+    CasOutcome, Clock, FlowStore, Outbox, OutboxFilter, OutboxRow, ReconStore, StoreError, TicketFilter,
+    TicketRecords, TicketWrite,
 };
 use flow_core::recon::{Ticket, TicketAction, by_person};
 use pay_runtime::http::Readiness;

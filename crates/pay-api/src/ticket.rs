@@ -66,7 +66,8 @@ mod tests {
     #[test]
     fn bodies_are_read_strictly() {
         assert_eq!(AssignBody::parse(br#"{"to":"ann"}"#).unwrap().to.as_str(), "ann");
-        for wrong in [&br#"{}"#[..], br#"{"to":""}"#, br#"{"to":"a b"}"#, br#"{"to":"a","x":1}"#, b"[]", b""] {
+        for wrong in [&br#"{}"#[..], br#"{"to":""}"#, br#"{"to":"a b"}"#, br#"{"to":"a","x":1}"#, b"[]", b""]
+        {
             assert!(AssignBody::parse(wrong).is_err());
         }
         assert_eq!(ReasonBody::parse("{\"reason\":\"对过了\"}".as_bytes()).unwrap().reason, "对过了");

@@ -42,7 +42,8 @@ impl Timetable {
             BatchState::Pending | BatchState::Running => true,
             BatchState::Done => false,
             BatchState::Failed => {
-                let pause = TimeDelta::milliseconds(i64::try_from(self.retry_failed_ms).unwrap_or(i64::MAX / 2));
+                let pause =
+                    TimeDelta::milliseconds(i64::try_from(self.retry_failed_ms).unwrap_or(i64::MAX / 2));
                 batch.finished_at.is_none_or(|at| at + pause <= now)
             }
         }

@@ -90,7 +90,8 @@ struct Found {
 
 impl Found {
     fn new(order: &Order, view: &View<'_>) -> Found {
-        let of_row = |row: &&BillRow| Stake { amount_minor: row.amount_minor, currency: row.currency.clone() };
+        let of_row =
+            |row: &&BillRow| Stake { amount_minor: row.amount_minor, currency: row.currency.clone() };
         let of_bill = view.payments.first().or(view.refunds.first()).map(of_row);
         let of_flow = order.local.as_ref().map(|flow| Stake {
             amount_minor: flow.money.amount().unsigned_abs(),
@@ -115,7 +116,8 @@ impl Found {
     /// A difference of a given day.
     fn add_on(&mut self, day: NaiveDate, kind: FindingKind, detail: String, stake: Option<Stake>) {
         let stake = stake.unwrap_or_else(|| self.default_stake.clone());
-        let (details, largest) = self.by_kind.entry((day, kind)).or_insert_with(|| (Vec::new(), stake.clone()));
+        let (details, largest) =
+            self.by_kind.entry((day, kind)).or_insert_with(|| (Vec::new(), stake.clone()));
         if !details.contains(&detail) {
             details.push(detail);
         }
@@ -125,10 +127,11 @@ impl Found {
     }
 
     fn into_findings(self) -> Vec<Finding> {
-        let finding = |((day, kind), (mut details, stake)): ((NaiveDate, FindingKind), (Vec<String>, Stake))| {
-            details.sort();
-            Finding { day, kind, detail: details.join("; "), stake }
-        };
+        let finding =
+            |((day, kind), (mut details, stake)): ((NaiveDate, FindingKind), (Vec<String>, Stake))| {
+                details.sort();
+                Finding { day, kind, detail: details.join("; "), stake }
+            };
         self.by_kind.into_iter().map(finding).collect()
     }
 }

@@ -55,7 +55,9 @@ impl Group {
             }
             Record::Bill(row) if self.rows.len() < MAX_ROWS => self.rows.push(row),
             Record::Bill(_) => self.rows_left_out += 1,
-            Record::WaitedFor(waiting) if self.waited_for.len() < MAX_WAITING => self.waited_for.push(waiting),
+            Record::WaitedFor(waiting) if self.waited_for.len() < MAX_WAITING => {
+                self.waited_for.push(waiting)
+            }
             Record::LeftWaiting(waiting) if self.left_waiting.len() < MAX_WAITING => {
                 self.left_waiting.push(waiting);
             }

@@ -95,9 +95,7 @@ fn tell_its_day(
     let own_day = own_day(flow, row, neighbours.calendar).filter(|day| *day != order.day.date);
     let Some(own_day) = own_day.filter(|_| row.proof == Proof::Settled) else { return };
     let absences: &[FindingKind] = match row.kind {
-        EntryKind::Payment => {
-            &[FindingKind::LocalPaidWalletNothing, FindingKind::LocalSuccessWalletNothing]
-        }
+        EntryKind::Payment => &[FindingKind::LocalPaidWalletNothing, FindingKind::LocalSuccessWalletNothing],
         EntryKind::Refund => &[FindingKind::LocalRefundedWalletOpen],
     };
     explained.extend(absences.iter().map(|kind| (own_day, *kind)));
@@ -126,9 +124,8 @@ fn of_ours(order: &Order, kind: EntryKind, entry_no: &str, waits_for: NaiveDate)
 fn waits(order: &Order, finding: &Finding, neighbours: &Neighbours) -> Vec<Waiting> {
     let rows = |kind: EntryKind| {
         let todays = order.rows.iter().filter(move |row| row.kind == kind && row.carried_from.is_none());
-        let waits = todays.map(|row| {
-            neighbours.to_wait_for(order, row.at).and_then(|day| of_row(order, row, day))
-        });
+        let waits =
+            todays.map(|row| neighbours.to_wait_for(order, row.at).and_then(|day| of_row(order, row, day)));
         // One that does not wait is enough to speak of it now.
         waits.collect::<Option<Vec<Waiting>>>().unwrap_or_default()
     };
@@ -144,7 +141,9 @@ fn waits(order: &Order, finding: &Finding, neighbours: &Neighbours) -> Vec<Waiti
         FindingKind::LocalPaidWalletNothing | FindingKind::LocalSuccessWalletNothing => {
             ours(EntryKind::Payment).into_iter().collect()
         }
-        FindingKind::LocalRefundedWalletOpen if order.rows.iter().all(|row| row.kind == EntryKind::Payment) => {
+        FindingKind::LocalRefundedWalletOpen
+            if order.rows.iter().all(|row| row.kind == EntryKind::Payment) =>
+        {
             ours(EntryKind::Refund).into_iter().collect()
         }
         FindingKind::WalletPaidNoFlow => rows(EntryKind::Payment),

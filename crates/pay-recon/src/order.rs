@@ -75,7 +75,8 @@ impl BillRow {
             flow_bills::EntryKind::Payment => (EntryKind::Payment, entry_no.clone()),
             flow_bills::EntryKind::Refund => {
                 let ours = RefundOrderNo::try_from(entry_no.as_str().to_owned()).ok();
-                let payment = ours.and_then(|number| number.trade_order_no()).map(|number| number.to_string());
+                let payment =
+                    ours.and_then(|number| number.trade_order_no()).map(|number| number.to_string());
                 let order_no = match payment.or_else(|| entry.trade_order_no.clone()) {
                     Some(number) => OrderRef::new(number)?,
                     None => entry_no.clone(),
@@ -224,7 +225,8 @@ mod tests {
 
     #[test]
     fn a_row_is_read_back_from_the_json_it_waits_as() {
-        let (_, row) = BillRow::of(entry(flow_bills::EntryKind::Refund, "r_h2r_1_2", Some("h2r_1_2"))).unwrap();
+        let (_, row) =
+            BillRow::of(entry(flow_bills::EntryKind::Refund, "r_h2r_1_2", Some("h2r_1_2"))).unwrap();
         let text = serde_json::to_string(&row).unwrap();
         assert!(text.contains("\"REFUND\"") && text.contains("\"SETTLED\""), "{text}");
         assert_eq!(serde_json::from_str::<BillRow>(&text).unwrap(), row);

@@ -4,8 +4,8 @@ use std::io;
 
 use chrono::{DateTime, NaiveDate, Utc};
 use flow_core::ids::{
-    AttemptNo, BizKey, DownstreamName, DownstreamRef, FlowId, OrderRef, RefundOrderNo, Scene, Target, TradeOrderNo,
-    UserId, Version,
+    AttemptNo, BizKey, DownstreamName, DownstreamRef, FlowId, OrderRef, RefundOrderNo, Scene, Target,
+    TradeOrderNo, UserId, Version,
 };
 use flow_core::money::{Currency, Money};
 use flow_core::ports::{CarryKey, CarrySide, EntryKind, ReconFlow};

@@ -42,7 +42,8 @@ pub fn ticket_json(ticket: &Ticket) -> Value {
             "currency": finding.stake.currency,
         })
     };
-    let record = |text: &Option<String>| text.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
+    let record =
+        |text: &Option<String>| text.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
     json!({
         "id": ticket.id.to_string(),
         "channel": ticket.channel.as_str(),
@@ -65,8 +66,9 @@ pub fn ticket_json(ticket: &Ticket) -> Value {
 
 /// One line per finding of each ticket.
 pub fn as_csv(tickets: &[Ticket]) -> String {
-    let mut text = "ticket,channel,order_no,flow_id,state,day,kind,amount_minor,currency,detail,assigned_to,opened_at\n"
-        .to_owned();
+    let mut text =
+        "ticket,channel,order_no,flow_id,state,day,kind,amount_minor,currency,detail,assigned_to,opened_at\n"
+            .to_owned();
     for ticket in tickets {
         for finding in &ticket.findings {
             let cells = [
@@ -119,11 +121,19 @@ pub fn as_html(batch: &Batch, tickets: &[Ticket]) -> String {
                 tally.differing_orders, tally.orders, tally.quarantined_rows, tally.facts_unreadable
             )
         }
-        (state, true | false) => format!("{state}: {}", batch.reason.as_deref().unwrap_or("not compared to the end yet")),
+        (state, true | false) => {
+            format!("{state}: {}", batch.reason.as_deref().unwrap_or("not compared to the end yet"))
+        }
     };
     let _ = writeln!(page, "<p><strong>{}</strong></p>", html(&verdict));
     if let Some(bill) = &batch.bill {
-        let _ = writeln!(page, "<p>Bill: {} ({} bytes, SHA-256 {})</p>", html(&bill.source), bill.bytes, bill.sha256);
+        let _ = writeln!(
+            page,
+            "<p>Bill: {} ({} bytes, SHA-256 {})</p>",
+            html(&bill.source),
+            bill.bytes,
+            bill.sha256
+        );
     }
     sums(batch, &mut page);
     kinds(batch, tickets, &mut page);
@@ -235,7 +245,8 @@ mod tests {
                 orders: 10,
                 differing_orders: 1,
                 by_kind: [("AMOUNT_DIFFERS".to_owned(), 1)].into(),
-                sums: [("CNY".to_owned(), CurrencySums { bill_paid_minor: 77, ..CurrencySums::default() })].into(),
+                sums: [("CNY".to_owned(), CurrencySums { bill_paid_minor: 77, ..CurrencySums::default() })]
+                    .into(),
                 ..Tally::default()
             },
             bill: None,

@@ -81,7 +81,14 @@ impl Sorter {
     pub fn new(options: SortOptions) -> Sorter {
         let buffer_bytes = options.buffer_bytes.max(FILE_BUFFER_BYTES);
         let options = SortOptions { buffer_bytes, ..options };
-        Sorter { options, arena: Vec::new(), places: Vec::new(), runs: Vec::new(), records: 0, spilled_bytes: 0 }
+        Sorter {
+            options,
+            arena: Vec::new(),
+            places: Vec::new(),
+            runs: Vec::new(),
+            records: 0,
+            spilled_bytes: 0,
+        }
     }
 
     /// How many records it has taken.
@@ -234,7 +241,8 @@ impl PartialOrd for Run {
 
 impl Ord for Run {
     fn cmp(&self, other: &Run) -> Ordering {
-        let content = self.head.key.cmp(&other.head.key).then_with(|| self.head.payload.cmp(&other.head.payload));
+        let content =
+            self.head.key.cmp(&other.head.key).then_with(|| self.head.payload.cmp(&other.head.payload));
         content.then(self.number.cmp(&other.number))
     }
 }

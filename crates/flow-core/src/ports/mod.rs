@@ -20,9 +20,9 @@ pub use outbox::{
     OutboxSummary, Receiver, Resent, Settled, Settlement,
 };
 pub use recon::{
-    Batch, BatchBill, BatchClaim, BatchPage, Carry, CarryKey, CarrySide, ClaimPart, EndedFlowsPage, EntryKind,
-    NewTicket, OpenFlowsPage, Opened, PartClaimed, PartEnd, ReconFlow, ReconStore, TicketFilter, TicketPage,
-    TicketRecords, TicketSummary, TicketWrite, TrailLine,
+    Batch, BatchBill, BatchClaim, BatchPage, Carry, CarryKey, CarrySide, ClaimPart, EndedFlowsPage,
+    EntryKind, NewTicket, OpenFlowsPage, Opened, PartClaimed, PartEnd, ReconFlow, ReconStore, TicketFilter,
+    TicketPage, TicketRecords, TicketSummary, TicketWrite, TrailLine,
 };
 pub use store::{
     Bound, CasOutcome, CasWrite, Change, Created, DueFlow, FlowEvent, FlowFilter, FlowPage, FlowStore,

@@ -10,9 +10,7 @@ use crate::ids::{
     Target, TicketId, TradeOrderNo, Version,
 };
 use crate::money::Money;
-use crate::recon::{
-    BatchState, Day, Finding, FindingKind, Next, Partition, Tally, Ticket, TicketState,
-};
+use crate::recon::{BatchState, Day, Finding, FindingKind, Next, Partition, Tally, Ticket, TicketState};
 use crate::state::State;
 
 /// A flow, as far as it is compared.
@@ -456,8 +454,12 @@ pub trait ReconStore: Send + Sync {
     /// Lets an entry wait; one that waits already is replaced.
     async fn put_carry(&self, carry: &Carry) -> Result<(), StoreError>;
     /// Takes an entry out that a day let wait.
-    async fn take_carry(&self, channel: &ChannelName, day: NaiveDate, key: &CarryKey)
-    -> Result<(), StoreError>;
+    async fn take_carry(
+        &self,
+        channel: &ChannelName,
+        day: NaiveDate,
+        key: &CarryKey,
+    ) -> Result<(), StoreError>;
     /// What waits for a day, by key after the given day and key.
     async fn carries_for(
         &self,

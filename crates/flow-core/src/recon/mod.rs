@@ -8,6 +8,6 @@ mod ticket;
 pub use batch::{BatchState, CurrencySums, Day, Partition, PartitionError, Tally, TicketCounts};
 pub use finding::{Finding, FindingKind, Remedy, Stake};
 pub use ticket::{
-    AfterDiff, DiffResult, Next, Proposal, Ticket, TicketAction, TicketRefusal, TicketState, TrailKind, after_diff,
-    by_person, needs_second_person,
+    AfterDiff, DiffResult, Next, Proposal, Ticket, TicketAction, TicketRefusal, TicketState, TrailKind,
+    after_diff, by_person, needs_second_person,
 };

@@ -211,8 +211,7 @@ pub fn after_diff(ticket: Option<&Ticket>, result: &DiffResult) -> AfterDiff {
         let replaced = result.carried.iter().any(|new| (new.day, new.kind) == (finding.day, finding.kind));
         finding.day != result.day && !explained && !replaced
     });
-    let mut findings: Vec<Finding> =
-        others.chain(&result.found).chain(&result.carried).cloned().collect();
+    let mut findings: Vec<Finding> = others.chain(&result.found).chain(&result.carried).cloned().collect();
     findings.sort();
     findings.dedup();
     let Some(ticket) = ticket else {
@@ -282,7 +281,9 @@ pub enum TicketRefusal {
         state: TicketState,
     },
     /// Nothing waits.
-    #[error("no end of this ticket was proposed; nothing was changed; resolve or ignore it with a reason first")]
+    #[error(
+        "no end of this ticket was proposed; nothing was changed; resolve or ignore it with a reason first"
+    )]
     NothingProposed,
     /// One person may not do both.
     #[error("what moves money is confirmed by a second person, and {by} proposed it; nothing was changed")]
@@ -398,7 +399,11 @@ mod tests {
         for state in TicketState::ALL {
             let findings = if state == TicketState::AutoFixed { vec![] } else { vec![finding(1, AMOUNT)] };
             let found = findings.clone();
-            assert_eq!(after_diff(Some(&ticket(state, findings)), &result(1, found)), AfterDiff::Nothing, "{state:?}");
+            assert_eq!(
+                after_diff(Some(&ticket(state, findings)), &result(1, found)),
+                AfterDiff::Nothing,
+                "{state:?}"
+            );
         }
         assert_eq!(after_diff(None, &result(1, vec![])), AfterDiff::Nothing);
     }
@@ -407,9 +412,14 @@ mod tests {
     fn a_difference_opens_closes_and_reopens_one_ticket() {
         let found = vec![finding(1, AMOUNT)];
         assert_eq!(after_diff(None, &result(1, found.clone())), AfterDiff::Open(found.clone()));
-        let gone = written(after_diff(Some(&ticket(TicketState::Assigned, found.clone())), &result(1, vec![])));
-        assert_eq!((gone.kind, gone.state, gone.findings.len()), (TrailKind::Gone, TicketState::AutoFixed, 0));
-        let back = written(after_diff(Some(&ticket(TicketState::AutoFixed, vec![])), &result(1, found.clone())));
+        let gone =
+            written(after_diff(Some(&ticket(TicketState::Assigned, found.clone())), &result(1, vec![])));
+        assert_eq!(
+            (gone.kind, gone.state, gone.findings.len()),
+            (TrailKind::Gone, TicketState::AutoFixed, 0)
+        );
+        let back =
+            written(after_diff(Some(&ticket(TicketState::AutoFixed, vec![])), &result(1, found.clone())));
         assert_eq!((back.kind, back.state), (TrailKind::Reopened, TicketState::Open));
         assert_eq!(back.findings, found);
     }

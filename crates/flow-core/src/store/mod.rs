@@ -127,8 +127,7 @@ impl MySqlStore {
         let lock_connections = LockConnections::default();
         let inbox = InboxTable::new(&connector, reader.clone(), Arc::clone(&clock));
         let recon = ReconTables::new(&connector, reader.clone());
-        let store =
-            MySqlStore { connector, reader, queue, clock, lock_connections, inbox, recon };
+        let store = MySqlStore { connector, reader, queue, clock, lock_connections, inbox, recon };
         store
             .now()
             .await

@@ -178,7 +178,8 @@ impl ReconStore for MemRecon {
             .filter(|(ended_at, flow)| {
                 let is_after = *ended_at > page.ended_from
                     || (*ended_at == page.ended_from && flow.id.get() > page.after_id);
-                let is_of_day = page.day.contains(*ended_at) || flow.paid_at.is_some_and(|at| page.day.contains(at));
+                let is_of_day =
+                    page.day.contains(*ended_at) || flow.paid_at.is_some_and(|at| page.day.contains(at));
                 is_after && *ended_at < page.ended_until && is_of_day
             })
             .collect();
@@ -231,8 +232,7 @@ impl ReconStore for MemRecon {
         check_records(&new.records)?;
         let now = self.clock.now();
         let mut tables = self.lock();
-        let has_one =
-            |ticket: &Ticket| ticket.channel == new.channel && ticket.order_no == new.order_no;
+        let has_one = |ticket: &Ticket| ticket.channel == new.channel && ticket.order_no == new.order_no;
         if tables.tickets.values().any(has_one) {
             return Ok(Opened::Exists);
         }
@@ -318,7 +318,10 @@ impl ReconStore for MemRecon {
                 && filter.state.is_none_or(|state| ticket.state == state)
                 && filter.open.is_none_or(|open| ticket.state.is_open() == open)
                 && filter.kind.is_none_or(|kind| ticket.findings.iter().any(|finding| finding.kind == kind))
-                && filter.assigned_to.as_ref().is_none_or(|person| ticket.assigned_to.as_ref() == Some(person))
+                && filter
+                    .assigned_to
+                    .as_ref()
+                    .is_none_or(|person| ticket.assigned_to.as_ref() == Some(person))
                 && before.is_none_or(|before| ticket.id < before)
         };
         let tables = self.lock();

@@ -117,7 +117,8 @@ pub(super) fn kinds(ticket: &Ticket) -> String {
 }
 
 pub(super) fn check_records(records: &TicketRecords) -> Result<(), StoreError> {
-    let is_long = |record: &Option<String>| record.as_ref().is_some_and(|text| text.len() > TicketRecords::MAX_BYTES);
+    let is_long =
+        |record: &Option<String>| record.as_ref().is_some_and(|text| text.len() > TicketRecords::MAX_BYTES);
     if is_long(&records.local) || is_long(&records.bill) {
         return Err(guarded("a ticket's record is longer than is kept"));
     }
@@ -131,7 +132,8 @@ pub(super) fn guard(ticket: &Ticket, write: &TicketWrite) -> Result<(), StoreErr
     if moves && !ticket.state.is_open() && next.state != TicketState::Open {
         return Err(guarded("a closed ticket can only be opened again"));
     }
-    if next.state.is_open() == next.findings.is_empty() && (next.state.is_open() || next.state == TicketState::AutoFixed)
+    if next.state.is_open() == next.findings.is_empty()
+        && (next.state.is_open() || next.state == TicketState::AutoFixed)
     {
         return Err(guarded("an open ticket has a difference, and one that is fixed has none"));
     }

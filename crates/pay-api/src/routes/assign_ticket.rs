@@ -41,5 +41,7 @@ pub(super) async fn assign_ticket(
 ) -> Result<Json<TicketView>, Problem> {
     caller.require(&[Role::OnCall, Role::Operator])?;
     let body = AssignBody::parse(&take_json(&headers, body, api.settings.max_body_bytes).await?)?;
-    Ok(Json(api.act_on_ticket(ticket_id, TicketAction::Assign { to: body.to }, &caller.actor()).await?.into()))
+    Ok(Json(
+        api.act_on_ticket(ticket_id, TicketAction::Assign { to: body.to }, &caller.actor()).await?.into(),
+    ))
 }

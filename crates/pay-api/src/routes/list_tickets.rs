@@ -58,7 +58,8 @@ pub(super) async fn list_tickets(
         })?,
         assigned_to: query.take::<Actor>("assigned_to")?,
     };
-    let before = query.take_with("cursor", |text| text.parse::<TicketId>().map_err(|_| not_ours("cursor")))?;
+    let before =
+        query.take_with("cursor", |text| text.parse::<TicketId>().map_err(|_| not_ours("cursor")))?;
     query.finish()?;
     let page = api.recon.find_tickets(&filter, before, limit_rows).await?;
     Ok(Json(TicketList {

@@ -53,7 +53,9 @@ fn form(path: &str, parameter: &Parameter) -> Option<ObjectBuilder> {
     let name = |max_chars| text("^[A-Za-z0-9_.-]+$").max_length(Some(max_chars));
     Some(match parameter.name.as_str() {
         "flow_id" | "user_id" | "ticket_id" => text(id_pattern()),
-        "cursor" if path.ends_with("/events") || path.ends_with("/trail") => text(format!("^(?:0|{})$", up_to(MAX_VERSION, 10))),
+        "cursor" if path.ends_with("/events") || path.ends_with("/trail") => {
+            text(format!("^(?:0|{})$", up_to(MAX_VERSION, 10)))
+        }
         "cursor" if path.ends_with("/attempts") => text(format!("^{}$", up_to(MAX_ATTEMPT, 10))),
         "cursor" if path == "/notifications" => text(event_id()),
         "cursor" => text(id_pattern()),

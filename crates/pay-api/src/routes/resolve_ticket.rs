@@ -41,5 +41,9 @@ pub(super) async fn resolve_ticket(
 ) -> Result<Json<TicketView>, Problem> {
     caller.require(&[Role::OnCall, Role::Operator])?;
     let body = ReasonBody::parse(&take_json(&headers, body, api.settings.max_body_bytes).await?)?;
-    Ok(Json(api.act_on_ticket(ticket_id, TicketAction::Resolve { reason: body.reason }, &caller.actor()).await?.into()))
+    Ok(Json(
+        api.act_on_ticket(ticket_id, TicketAction::Resolve { reason: body.reason }, &caller.actor())
+            .await?
+            .into(),
+    ))
 }

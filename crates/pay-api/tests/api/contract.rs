@@ -26,7 +26,10 @@ fn operations(document: &Value) -> Vec<(String, String, &Value)> {
 
 /// A path with its parameters.
 fn filled(path: &str) -> String {
-    path.replace("{flow_id}", "1").replace("{event_id}", "evt_1_1").replace("{channel}", "main").replace("{ticket_id}", "1")
+    path.replace("{flow_id}", "1")
+        .replace("{event_id}", "evt_1_1")
+        .replace("{channel}", "main")
+        .replace("{ticket_id}", "1")
 }
 
 #[test]

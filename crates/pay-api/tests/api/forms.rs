@@ -47,7 +47,8 @@ impl Place {
         if self.path.contains(&format!("{{{}}}", self.name)) {
             return self.path.replace(&format!("{{{}}}", self.name), &encoded.replace('+', "%20"));
         }
-        let path = self.path.replace("{flow_id}", "1").replace("{event_id}", "evt_1_1").replace("{ticket_id}", "1");
+        let path =
+            self.path.replace("{flow_id}", "1").replace("{event_id}", "evt_1_1").replace("{ticket_id}", "1");
         format!("{path}?{}={encoded}", self.name)
     }
 }
@@ -122,7 +123,11 @@ fn every_parameter_is_read_as_the_document_says() {
     places.extend(of_tickets.map(|name| Place::of(&document, tickets, name)));
     places.extend(["ticket_id", "limit", "cursor"].map(|name| Place::of(&document, trail, name)));
     for place in places {
-        let key = if place.path.starts_with("/notifications") || place.path.starts_with("/recon") { OPERATOR } else { SHOP };
+        let key = if place.path.starts_with("/notifications") || place.path.starts_with("/recon") {
+            OPERATOR
+        } else {
+            SHOP
+        };
         let mut runner = TestRunner::new(ProptestConfig {
             cases: 400,
             failure_persistence: None,

@@ -77,7 +77,12 @@ async fn what_moves_money_is_ended_by_two_people_and_the_rest_by_one() {
     let alone = act(&harness, ON_CALL, "2/confirm", json!({})).await;
     assert_eq!((alone.status, &alone.body["code"]), (409, &"second_person_needed".into()));
     let confirmed = act(&harness, OPERATOR, "2/confirm", json!({})).await;
-    assert_eq!((confirmed.status, &confirmed.body["state"]), (200, &"RESOLVED".into()), "{:#}", confirmed.body);
+    assert_eq!(
+        (confirmed.status, &confirmed.body["state"]),
+        (200, &"RESOLVED".into()),
+        "{:#}",
+        confirmed.body
+    );
     let trail = harness.get(OPERATOR, "/recon/tickets/2/trail").await;
     let kinds: Vec<&str> =
         trail.body["lines"].as_array().unwrap().iter().map(|line| line["kind"].as_str().unwrap()).collect();
@@ -88,10 +93,19 @@ async fn what_moves_money_is_ended_by_two_people_and_the_rest_by_one() {
 async fn a_wrong_body_changes_nothing() {
     let harness = Harness::new();
     opened(&harness, "h2r_1_1", FindingKind::TimeGap).await;
-    let wrong = [("1/resolve", json!({})), ("1/resolve", json!({ "reason": "" })), ("1/assign", json!({ "to": "a b" }))];
+    let wrong = [
+        ("1/resolve", json!({})),
+        ("1/resolve", json!({ "reason": "" })),
+        ("1/assign", json!({ "to": "a b" })),
+    ];
     for (what, body) in wrong {
         let refused = act(&harness, ON_CALL, what, body).await;
-        assert_eq!((refused.status, &refused.body["code"]), (400, &"invalid_body".into()), "{:#}", refused.body);
+        assert_eq!(
+            (refused.status, &refused.body["code"]),
+            (400, &"invalid_body".into()),
+            "{:#}",
+            refused.body
+        );
     }
     assert_eq!(act(&harness, SHOP, "1/resolve", json!({ "reason": "mine" })).await.status, 403);
     assert_eq!(act(&harness, ON_CALL, "9/resolve", json!({ "reason": "x" })).await.status, 404);

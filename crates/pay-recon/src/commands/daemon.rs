@@ -79,7 +79,12 @@ async fn look_until_stopped(config: &Config, parts: &Parts, runner: &Runner, sto
 }
 
 /// One look over all channels. A channel that fails is in no other's way.
-async fn look(config: &Config, parts: &Parts, runner: &Runner, stop: &CancellationToken) -> Result<(), StoreError> {
+async fn look(
+    config: &Config,
+    parts: &Parts,
+    runner: &Runner,
+    stop: &CancellationToken,
+) -> Result<(), StoreError> {
     for (name, of_channel) in &config.recon.channels {
         let table = Timetable {
             calendar: Calendar::new(of_channel.zone),

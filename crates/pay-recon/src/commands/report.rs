@@ -61,7 +61,11 @@ pub(crate) async fn run(config: Config, arguments: Arguments) -> Exit {
                 Format::Json => format!("{:#}\n", as_json(&batch, &tickets)),
             };
             print(&text);
-            if batch.state == BatchState::Done && batch.tally.is_clean() { Exit::Done } else { Exit::Differences }
+            if batch.state == BatchState::Done && batch.tally.is_clean() {
+                Exit::Done
+            } else {
+                Exit::Differences
+            }
         }
     }
 }

@@ -73,7 +73,11 @@ fn say(report: &RunReport) {
     }
     println!(
         "bill: {} payments, {} refunds, {} rows not readable; here: {} flows; {} orders compared",
-        tally.bill_payment_rows, tally.bill_refund_rows, tally.quarantined_rows, tally.local_rows, tally.orders
+        tally.bill_payment_rows,
+        tally.bill_refund_rows,
+        tally.quarantined_rows,
+        tally.local_rows,
+        tally.orders
     );
     for (currency, sums) in &tally.sums {
         println!(
@@ -109,7 +113,8 @@ struct Bar(ProgressBar);
 impl Bar {
     fn new() -> Bar {
         let bar = ProgressBar::no_length();
-        if let Ok(style) = ProgressStyle::with_template("{msg:8} {wide_bar} {pos}/{len} {per_sec} {elapsed}") {
+        if let Ok(style) = ProgressStyle::with_template("{msg:8} {wide_bar} {pos}/{len} {per_sec} {elapsed}")
+        {
             bar.set_style(style);
         }
         Bar(bar)

@@ -13,11 +13,17 @@ pub(super) fn compare(order: &Order, view: &View<'_>, found: &mut Found) {
     match &order.fact {
         Fact::NotAsked => {}
         Fact::Unreadable(class) => {
-            found.add(FindingKind::FactUnreadable, format!("here it is {state}, the business system: {class}"));
+            found.add(
+                FindingKind::FactUnreadable,
+                format!("here it is {state}, the business system: {class}"),
+            );
         }
         Fact::NotDone => match state {
             State::BizSuccess => {
-                found.add(FindingKind::SuccessWithoutBenefit, format!("here it is {state}, the benefit is not done"));
+                found.add(
+                    FindingKind::SuccessWithoutBenefit,
+                    format!("here it is {state}, the benefit is not done"),
+                );
             }
             State::WaitPay
             | State::Paying

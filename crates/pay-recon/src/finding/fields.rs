@@ -50,12 +50,20 @@ fn compare_rows(
     for row in rows {
         amount(order, flow, ours, row, found);
         if row.currency != flow.money.currency().as_str() {
-            let detail = format!("{}: the bill says {}, here it is {}", ours.what, row.currency, flow.money.currency());
+            let detail = format!(
+                "{}: the bill says {}, here it is {}",
+                ours.what,
+                row.currency,
+                flow.money.currency()
+            );
             found.add(FindingKind::CurrencyDiffers, detail);
         }
         let user_id = flow.target.user_id.to_string();
         if let Some(user) = row.user.as_ref().filter(|user| rules.compares_users && **user != user_id) {
-            found.add(FindingKind::UserDiffers, format!("{}: the bill says {user}, here it is {user_id}", ours.what));
+            found.add(
+                FindingKind::UserDiffers,
+                format!("{}: the bill says {user}, here it is {user_id}", ours.what),
+            );
         }
         time(ours, row, rules, found);
     }
@@ -67,7 +75,8 @@ fn amount(order: &Order, flow: &ReconFlow, ours: &Ours<'_>, row: &BillRow, found
         return;
     }
     let currency = flow.money.currency().as_str();
-    let is_refund_above = ours.what == "refund" && row.amount_minor > ours.amount_minor && row.currency == currency;
+    let is_refund_above =
+        ours.what == "refund" && row.amount_minor > ours.amount_minor && row.currency == currency;
     if is_refund_above {
         // Said where refunds are added up.
         return;

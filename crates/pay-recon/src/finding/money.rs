@@ -18,7 +18,10 @@ pub(super) fn charge(order: &Order, view: &View<'_>, found: &mut Found) {
             found.add(FindingKind::WalletPaidLocalOpen, format!("the bill has it paid, here it is {state}"));
         }
         (State::PayFail, Word::Settled) => {
-            found.add(FindingKind::WalletPaidLocalPayFail, format!("the bill has it paid, here it is {state}"));
+            found.add(
+                FindingKind::WalletPaidLocalPayFail,
+                format!("the bill has it paid, here it is {state}"),
+            );
         }
         (State::Payed | State::Refunding | State::Refunded, Word::Nothing | Word::Accepted) => {
             missing(order, order.payment_due, FindingKind::LocalPaidWalletNothing, state, found);
@@ -111,8 +114,11 @@ fn unasked(flow: &ReconFlow, view: &View<'_>, found: &mut Found) {
             | State::Refunding
             | State::Refunded => FindingKind::WalletRefundedUnasked,
         };
-        let detail =
-            format!("the bill has a refund of {} under number {}", shown(row.amount_minor, &row.currency), row.entry_no);
+        let detail = format!(
+            "the bill has a refund of {} under number {}",
+            shown(row.amount_minor, &row.currency),
+            row.entry_no
+        );
         found.add(kind, detail);
     }
 }

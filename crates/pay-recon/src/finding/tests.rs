@@ -263,11 +263,10 @@ fn several_differences_of_one_order_are_all_named() {
         order.fact = other_owner(true);
     });
     let found = findings(&order, &RULES);
-    assert_eq!(kinds(&order), [
-        FindingKind::AmountDiffers,
-        FindingKind::UserDiffers,
-        FindingKind::TwoAttemptsCharged
-    ]);
+    assert_eq!(
+        kinds(&order),
+        [FindingKind::AmountDiffers, FindingKind::UserDiffers, FindingKind::TwoAttemptsCharged]
+    );
     assert!(found[0].detail.contains("5 CNY") && found[0].detail.contains("1990 CNY"), "{}", found[0].detail);
     assert_eq!(found[0].stake.amount_minor, 1_985);
 }
@@ -280,15 +279,16 @@ fn what_a_channel_does_not_tell_is_not_compared() {
         order.rows[0].channel_ref = Some("another".to_owned());
     });
     assert_eq!(findings(&order, &lax), []);
-    let silent = with(State::BizSuccess, |order| (order.rows[0].user, order.rows[0].channel_ref) = (None, None));
+    let silent =
+        with(State::BizSuccess, |order| (order.rows[0].user, order.rows[0].channel_ref) = (None, None));
     assert_eq!(findings(&silent, &RULES), []);
 }
 
 fn any_row() -> impl Strategy<Value = BillRow> {
     let kind = prop_oneof![Just(EntryKind::Payment), Just(EntryKind::Refund)];
     let reference = prop_oneof![Just(None), Just(Some("txn-1")), Just(Some("txn-2"))];
-    (kind, 1_u64..4, reference, any::<bool>(), 0_i64..3, prop::sample::select(vec!["CNY", "USD"]), 1_u64..99).prop_map(
-        |(kind, amount_minor, reference, is_settled, minutes, currency, line)| BillRow {
+    (kind, 1_u64..4, reference, any::<bool>(), 0_i64..3, prop::sample::select(vec!["CNY", "USD"]), 1_u64..99)
+        .prop_map(|(kind, amount_minor, reference, is_settled, minutes, currency, line)| BillRow {
             amount_minor,
             channel_ref: reference.map(str::to_owned),
             proof: if is_settled { Proof::Settled } else { Proof::Accepted },
@@ -296,8 +296,7 @@ fn any_row() -> impl Strategy<Value = BillRow> {
             currency: currency.to_owned(),
             line,
             ..row(kind)
-        },
-    )
+        })
 }
 
 proptest! {

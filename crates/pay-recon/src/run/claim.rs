@@ -35,7 +35,9 @@ impl Claim {
                         loses.cancel();
                         return;
                     }
-                    Err(error) => tracing::warn!(%error, batch = %mine.batch, "the claim on a batch was not kept"),
+                    Err(error) => {
+                        tracing::warn!(%error, batch = %mine.batch, "the claim on a batch was not kept")
+                    }
                 }
             }
         });

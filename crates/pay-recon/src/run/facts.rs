@@ -53,7 +53,8 @@ impl Run<'_> {
         }
         let mut answers = HashMap::with_capacity(flows.len());
         while let Some(answered) = asked.join_next().await {
-            let (id, answer) = answered.map_err(|_| std::io::Error::other("a read of a fact ended in a panic"))?;
+            let (id, answer) =
+                answered.map_err(|_| std::io::Error::other("a read of a fact ended in a panic"))?;
             answers.insert(id, answer);
         }
         let mut facts = HashMap::with_capacity(flows.len());

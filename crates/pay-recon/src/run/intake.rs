@@ -3,11 +3,11 @@
 
 use std::io;
 
+use chrono::{DateTime, TimeDelta, Utc};
 use flow_bills::{BillEntry, BillError, BillSink, BillSummary, NoStatement, QuarantinedRow, SinkError};
 use flow_core::ids::OrderRef;
 use flow_core::ports::{BatchBill, Carry, EndedFlowsPage, EntryKind, OpenFlowsPage, ReconFlow};
 use flow_core::recon::{Partition, Tally};
-use chrono::{DateTime, TimeDelta, Utc};
 use tokio_util::sync::CancellationToken;
 
 use super::{Bill, QuarantinedLine, Run, RunError, TakenBill, check};
@@ -253,13 +253,12 @@ async fn take_waiting(
 
 /// A flow's number as an order number of anybody's.
 pub(super) fn order_ref(flow: &ReconFlow) -> io::Result<OrderRef> {
-    OrderRef::new(flow.trade_order_no.as_str()).map_err(|_| io::Error::other("a flow's number is no order number"))
+    OrderRef::new(flow.trade_order_no.as_str())
+        .map_err(|_| io::Error::other("a flow's number is no order number"))
 }
 
 /// Work that may write to disk, where it holds nobody up.
-async fn on_disk(
-    work: impl FnOnce() -> io::Result<Intake> + Send + 'static,
-) -> Result<Intake, RunError> {
+async fn on_disk(work: impl FnOnce() -> io::Result<Intake> + Send + 'static) -> Result<Intake, RunError> {
     let done = tokio::task::spawn_blocking(work).await;
     Ok(done.map_err(|_| io::Error::other("the sort ended in a panic"))??)
 }

@@ -213,7 +213,8 @@ impl Runner {
 
     async fn claim(&self, channel: &Channel, task: Task) -> Result<Claim, RunError> {
         let claim_ms = self.settings.claim_ms;
-        let want = ClaimPart { channel: channel.name.clone(), day: task.day, partition: task.partition, claim_ms };
+        let want =
+            ClaimPart { channel: channel.name.clone(), day: task.day, partition: task.partition, claim_ms };
         match self.store.claim_part(&want).await? {
             PartClaimed::Granted(granted) => Ok(Claim::keep(Arc::clone(&self.store), granted, claim_ms)),
             PartClaimed::Running => Err(RunError::Running),

@@ -31,7 +31,9 @@ impl Run<'_> {
     /// Repairs what may be repaired, and gives the comparison as it is afterwards.
     pub(super) async fn repair(&mut self, compared: Compared, ticket: Ticket) -> Result<Compared, RunError> {
         let flow = compared.order.local.as_ref();
-        let Some(flow_id) = flow.filter(|flow| !flow.state.is_terminal() && !flow.is_held).map(|flow| flow.id) else {
+        let Some(flow_id) =
+            flow.filter(|flow| !flow.state.is_terminal() && !flow.is_held).map(|flow| flow.id)
+        else {
             return Ok(compared);
         };
         let remedy = remedy(&ticket.findings);

@@ -21,7 +21,8 @@ impl Run<'_> {
             return Ok(());
         }
         let result = &compared.settled.result;
-        let concerns_ticket = compared.group.has_ticket || !result.found.is_empty() || !result.carried.is_empty();
+        let concerns_ticket =
+            compared.group.has_ticket || !result.found.is_empty() || !result.carried.is_empty();
         if concerns_ticket {
             let ticket = self.put_ticket(&compared.order, result).await?;
             if let Some(ticket) = ticket {
@@ -121,7 +122,8 @@ impl Run<'_> {
             };
             store.put_carry(&carry).await?;
         }
-        let stale = compared.group.left_waiting.iter().filter(|old| !wanted.iter().any(|new| new.key == old.key));
+        let stale =
+            compared.group.left_waiting.iter().filter(|old| !wanted.iter().any(|new| new.key == old.key));
         for old in stale {
             store.take_carry(channel, old.day, &old.key).await?;
         }
@@ -174,4 +176,3 @@ fn local_record(flow: &ReconFlow) -> serde_json::Value {
         "is_held": flow.is_held,
     })
 }
-

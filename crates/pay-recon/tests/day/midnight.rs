@@ -28,7 +28,10 @@ async fn a_row_in_the_next_days_bill_is_waited_for_and_matched() {
     assert!(rig.store.tickets().is_empty());
     // The day of our record is told of the row, so that running it again finds it.
     let told = rig.store.carries();
-    assert_eq!(told.iter().map(|carry| (carry.day, carry.waits_for)).collect::<Vec<_>>(), [(date(3), today())]);
+    assert_eq!(
+        told.iter().map(|carry| (carry.day, carry.waits_for)).collect::<Vec<_>>(),
+        [(date(3), today())]
+    );
     assert!(rig.run(today()).await.is_clean() && rig.store.tickets().is_empty());
     assert!(rig.run(date(3)).await.is_clean() && rig.store.tickets().is_empty());
 }

@@ -189,7 +189,10 @@ async fn four_parts_find_what_one_finds() {
     let (whole, of_whole) = planted(2, &mut StdRng::seed_from_u64(2));
     assert_eq!(of_whole, expected);
     let one = whole.run(today()).await;
-    assert_eq!((tally.by_kind, tally.sums, tally.orders), (one.tally.by_kind, one.tally.sums, one.tally.orders));
+    assert_eq!(
+        (tally.by_kind, tally.sums, tally.orders),
+        (one.tally.by_kind, one.tally.sums, one.tally.orders)
+    );
 }
 
 #[tokio::test]

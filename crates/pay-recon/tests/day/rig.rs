@@ -9,7 +9,8 @@ use chrono_tz::Tz;
 use flow_bills::{BillEntry, BillError, BillSummary, EntryKind, Proof};
 use flow_core::advance::{AdvanceSettings, Advancer};
 use flow_core::answer::{
-    Answered, ChargeAnswer, ErrorCode, ExecuteAnswer, FactAnswer, NoAnswer, Receipt, RefundAnswer, UnknownCause,
+    Answered, ChargeAnswer, ErrorCode, ExecuteAnswer, FactAnswer, NoAnswer, Receipt, RefundAnswer,
+    UnknownCause,
 };
 use flow_core::cas::{CasWrite, Change, WriteEvidence};
 use flow_core::decide::Transition;
@@ -243,7 +244,8 @@ impl Rig {
     /// What tickets say now, by order.
     pub(crate) fn found(&self) -> BTreeMap<String, BTreeSet<FindingKind>> {
         let tickets = self.store.tickets().into_iter().filter(|ticket| !ticket.findings.is_empty());
-        let kinds = |ticket: &flow_core::recon::Ticket| ticket.findings.iter().map(|finding| finding.kind).collect();
+        let kinds =
+            |ticket: &flow_core::recon::Ticket| ticket.findings.iter().map(|finding| finding.kind).collect();
         tickets.map(|ticket| (ticket.order_no.to_string(), kinds(&ticket))).collect()
     }
 }

@@ -21,7 +21,8 @@ async fn a_bill_that_fails_its_gate_fails_the_batch_and_writes_no_ticket() {
         rig.agreeing(State::BizSuccess);
     }
     let half = rig.entries(today()).into_iter().take(2).collect();
-    let refused = rig.run_bill(whole(), bill_of(half, Some(BillError::Truncated { what: "no trailer" }))).await;
+    let refused =
+        rig.run_bill(whole(), bill_of(half, Some(BillError::Truncated { what: "no trailer" }))).await;
     assert!(matches!(refused, Err(RunError::Bill(BillError::Truncated { .. }))), "{refused:?}");
     assert!(rig.store.tickets().is_empty());
     let batch = rig.store.batch(&channel().name, today()).await.unwrap().unwrap();
@@ -35,7 +36,8 @@ async fn a_bill_that_fails_its_gate_fails_the_batch_and_writes_no_ticket() {
 #[tokio::test]
 async fn a_day_on_which_nothing_happened_is_believed_only_where_nothing_happened_here() {
     let no_bill = || {
-        let error = BillError::NoStatement { meaning: NoStatement::NothingHappened, code: "NO_STATEMENT".to_owned() };
+        let error =
+            BillError::NoStatement { meaning: NoStatement::NothingHappened, code: "NO_STATEMENT".to_owned() };
         bill_of(vec![], Some(error))
     };
     let mut rig = Rig::new();
@@ -109,7 +111,10 @@ async fn a_flow_that_an_answer_was_lost_for_is_woken_and_its_ticket_closes_itsel
     let kinds: Vec<&str> = trail.iter().map(|line| line.kind.as_str()).collect();
     // Charged here by the time of asking, hours after the bill has it: that, too, is said.
     assert_eq!(kinds, ["OPENED", "REPAIR", "CHANGED"]);
-    assert_eq!(tickets[0].findings.iter().map(|finding| finding.kind).collect::<Vec<_>>(), [FindingKind::TimeGap]);
+    assert_eq!(
+        tickets[0].findings.iter().map(|finding| finding.kind).collect::<Vec<_>>(),
+        [FindingKind::TimeGap]
+    );
     assert!(rig.flows.events_of(flow.id).iter().any(|event| event.trigger == "RECON"));
 }
 

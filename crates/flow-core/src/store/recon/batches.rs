@@ -194,7 +194,11 @@ impl ReconTables {
             .map_err(super::NotWritten::into_store_error)
     }
 
-    pub(super) async fn keep_part(&self, claim: &BatchClaim, ahead_ms: u64) -> Result<CasOutcome, StoreError> {
+    pub(super) async fn keep_part(
+        &self,
+        claim: &BatchClaim,
+        ahead_ms: u64,
+    ) -> Result<CasOutcome, StoreError> {
         let (claim, ahead_ms) = (claim.clone(), claim_ms(ahead_ms));
         let written = self
             .writes
@@ -221,9 +225,7 @@ impl ReconTables {
 
     pub(super) async fn end_part(&self, claim: &BatchClaim, end: &PartEnd) -> Result<CasOutcome, StoreError> {
         let (state, tally, bill, reason) = match end {
-            PartEnd::Done { tally, bill } => {
-                (BatchState::Done, Some(json(tally)?), Some(bill.clone()), None)
-            }
+            PartEnd::Done { tally, bill } => (BatchState::Done, Some(json(tally)?), Some(bill.clone()), None),
             PartEnd::Failed { reason } => {
                 (BatchState::Failed, None, None, Some(cut(reason, PartEnd::MAX_REASON_CHARS)))
             }
@@ -334,7 +336,9 @@ fn read(row: BatchRow, parts: Vec<PartRow>) -> Result<Batch, StoreError> {
         parts_done += 1;
         let counted = part.tally.as_deref().and_then(|text| serde_json::from_str::<Tally>(text).ok());
         tally.add(&counted.ok_or_else(|| PART.corrupt("tally"))?);
-        if let (Some(sha256), Some(bytes), Some(source)) = (part.bill_sha256, part.bill_bytes, part.bill_source) {
+        if let (Some(sha256), Some(bytes), Some(source)) =
+            (part.bill_sha256, part.bill_bytes, part.bill_source)
+        {
             bill = Some(BatchBill { sha256, bytes: PART.number("bill_bytes", bytes)?, source });
         }
     }

@@ -46,8 +46,8 @@ const SELECT: &str = "SELECT channel, business_day, order_no, side, kind, entry_
 
 /// Condition that an entry's key follows another one.
 fn push_after(query: &mut QueryBuilder<MySql>, key: &CarryKey) {
-    let texts =
-        [key.order_no.as_str(), key.side.as_str(), key.kind.as_str(), key.entry_no.as_str()].map(str::to_owned);
+    let texts = [key.order_no.as_str(), key.side.as_str(), key.kind.as_str(), key.entry_no.as_str()]
+        .map(str::to_owned);
     let [order_no, side, kind, entry_no] = texts;
     query.push("(order_no > ").push_bind(order_no.clone());
     query.push(" OR (order_no = ").push_bind(order_no);

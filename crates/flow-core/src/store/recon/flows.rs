@@ -6,8 +6,8 @@ use chrono::NaiveDateTime;
 use super::{MAX_PAGE_ROWS, ReconTables, json};
 use crate::crash::Spot;
 use crate::ids::{
-    AttemptNo, BizKey, DownstreamName, DownstreamRef, FlowId, RefundOrderNo, Scene, Target, TradeOrderNo, UserId,
-    Version,
+    AttemptNo, BizKey, DownstreamName, DownstreamRef, FlowId, RefundOrderNo, Scene, Target, TradeOrderNo,
+    UserId, Version,
 };
 use crate::money::{Currency, Money};
 use crate::ports::{EndedFlowsPage, OpenFlowsPage, ReconFlow, StoreError};
@@ -56,7 +56,11 @@ impl ReconFlowRow {
             },
             attempt_no: AttemptNo(at.count("attempt_no", Some(self.attempt_no))?),
             trade_order_no: at.text("trade_order_no", Some(self.trade_order_no), TradeOrderNo::try_from)?,
-            refund_order_no: at.text("refund_order_no", Some(self.refund_order_no), RefundOrderNo::try_from)?,
+            refund_order_no: at.text(
+                "refund_order_no",
+                Some(self.refund_order_no),
+                RefundOrderNo::try_from,
+            )?,
             state: at.word("status", Some(self.status), State::parse)?,
             version: Version(at.count("version", Some(self.version))?),
             money: at.need("amount", Money::new(self.amount, currency).ok())?,

@@ -39,9 +39,7 @@ impl ReconTables {
                 Ok(TrailLine {
                     version: Version(TRAIL.number("version", line.version)?),
                     kind: line.kind,
-                    from: from
-                        .map(|from| TRAIL.word("from_state", from, TicketState::parse))
-                        .transpose()?,
+                    from: from.map(|from| TRAIL.word("from_state", from, TicketState::parse)).transpose()?,
                     to: TRAIL.word("to_state", &line.to_state, TicketState::parse)?,
                     kinds: line.kinds,
                     actor: line.actor,

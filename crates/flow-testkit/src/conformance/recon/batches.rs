@@ -47,7 +47,10 @@ pub async fn a_day_has_one_batch_however_often_it_is_run(factory: &dyn ReconFact
     assert_eq!(again.batch, first.batch);
     assert_eq!(end(&bench.second, &again, 8, "b").await, CasOutcome::Applied);
     let done = bench.store.batch(&channel("main"), date(1)).await.unwrap().unwrap();
-    assert_eq!((done.state, done.runs, done.tally, done.bill), (BatchState::Done, 2, counted(8), Some(bill("b"))));
+    assert_eq!(
+        (done.state, done.runs, done.tally, done.bill),
+        (BatchState::Done, 2, counted(8), Some(bill("b")))
+    );
     assert!(done.finished_at.is_some() && done.started_at <= done.finished_at);
     let other = granted(&bench.store, &claim(2, Partition::WHOLE, AN_HOUR_MS)).await;
     assert_ne!(other.batch, first.batch);
@@ -163,9 +166,6 @@ pub async fn batches_are_listed_newest_day_first(factory: &dyn ReconFactory) {
         batches.into_iter().map(|batch| (batch.channel.to_string(), batch.day)).collect::<Vec<_>>()
     };
     let of = |name: &str, on| (name.to_owned(), date(on));
-    assert_eq!(
-        list(None, None, 10).await,
-        [of("main", 3), of("main", 2), of("other", 2), of("main", 1)]
-    );
+    assert_eq!(list(None, None, 10).await, [of("main", 3), of("main", 2), of("other", 2), of("main", 1)]);
     assert_eq!(list(Some(channel("main")), Some(date(3)), 1).await, [of("main", 2)]);
 }

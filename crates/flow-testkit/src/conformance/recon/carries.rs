@@ -70,7 +70,9 @@ pub async fn waiting_entries_come_in_pages(factory: &dyn ReconFactory) {
         of_one.extend(page);
     }
     let by_text = |list: &[Carry]| {
-        list.iter().map(|carry| (carry.day, carry.key.order_no.clone(), carry.key.side.as_str())).collect::<Vec<_>>()
+        list.iter()
+            .map(|carry| (carry.day, carry.key.order_no.clone(), carry.key.side.as_str()))
+            .collect::<Vec<_>>()
     };
     let mut expected = by_text(&all);
     expected.sort();

@@ -35,7 +35,10 @@ pub async fn tickets_are_found_by_every_filter_in_pages(factory: &dyn ReconFacto
         ["h2r_1_3", "h2r_1_1"]
     );
     assert_eq!(find(TicketFilter { assigned_to: Some(ann), ..all.clone() }).await, ["h2r_1_3"]);
-    assert_eq!(find(TicketFilter { channel: Some(channel("other")), ..all.clone() }).await, Vec::<String>::new());
+    assert_eq!(
+        find(TicketFilter { channel: Some(channel("other")), ..all.clone() }).await,
+        Vec::<String>::new()
+    );
     let order_no = Some(OrderRef::new("h2r_1_2").unwrap());
     assert_eq!(find(TicketFilter { order_no, ..all.clone() }).await, ["h2r_1_2"]);
     let first = bench.store.find_tickets(&all, None, 2).await.unwrap();

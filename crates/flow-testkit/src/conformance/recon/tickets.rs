@@ -36,7 +36,12 @@ pub(super) async fn loaded(bench: &ReconBench, order_no: &str) -> Ticket {
     bench.second.order_ticket(&channel("main"), &order_no).await.unwrap().expect("it was opened")
 }
 
-pub(super) fn next(ticket: &Ticket, kind: TrailKind, state: TicketState, findings: Vec<Finding>) -> TicketWrite {
+pub(super) fn next(
+    ticket: &Ticket,
+    kind: TrailKind,
+    state: TicketState,
+    findings: Vec<Finding>,
+) -> TicketWrite {
     let next = Next {
         kind,
         state,
@@ -175,8 +180,7 @@ pub async fn what_moves_money_is_not_ended_by_one_person(factory: &dyn ReconFact
     let resolve = TicketAction::Resolve { reason: "对过了".to_owned() };
     let proposed = acted(&bench, "h2r_1_1", resolve, "ann").await;
     let (ann, bob): (Actor, Actor) = (samples::actor("ann"), samples::actor("bob"));
-    let proposal =
-        Proposal { state: TicketState::Resolved, by: ann.clone(), reason: "对过了".to_owned() };
+    let proposal = Proposal { state: TicketState::Resolved, by: ann.clone(), reason: "对过了".to_owned() };
     assert_eq!((proposed.state, &proposed.proposal), (TicketState::Open, &Some(proposal.clone())));
     for wrong in [None, Some(ann)] {
         let mut alone = next(&proposed, TrailKind::Settled, TicketState::Resolved, found.clone());
