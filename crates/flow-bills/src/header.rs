@@ -85,8 +85,7 @@ impl Header {
     /// # Errors
     /// When it is not, or is there twice.
     pub(crate) fn need(&self, names: &[&str]) -> Result<Column, BillError> {
-        let missing =
-            || BillError::HeaderMissing { name: names.first().map_or_else(String::new, |n| tidy(n)) };
+        let missing = || BillError::HeaderMissing { name: names.first().map_or_else(String::new, |n| tidy(n)) };
         self.find(names)?.ok_or_else(missing)
     }
 

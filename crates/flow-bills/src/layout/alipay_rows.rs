@@ -96,7 +96,12 @@ impl Rows {
         }
     }
 
-    fn entry(&self, kind: EntryKind, cells: &[&str], rules: &BillRules) -> Result<Outcome, QuarantineReason> {
+    fn entry(
+        &self,
+        kind: EntryKind,
+        cells: &[&str],
+        rules: &BillRules,
+    ) -> Result<Outcome, QuarantineReason> {
         let cell = |column: &'_ Column| column.index;
         let number = self.order_no.cell(cells[cell(&self.order_no)]);
         let refund_no = self.refund_no.cell(cells[cell(&self.refund_no)]);

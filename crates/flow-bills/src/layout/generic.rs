@@ -7,11 +7,11 @@ use crate::cells::{Cell, SignOf};
 use crate::decimal::{Decimal, Notation, Sum};
 use crate::entry::{EntryKind, Proof, QuarantineReason};
 use crate::error::BillError;
+use crate::rules::generic::{GenericCsv, KindRule, RefundSign, Sign, Trailer};
 use crate::header::{Column, Header};
 use crate::layout::{End, Layout, Part, SummedColumn, same_count};
 use crate::records::{Dialect, Record};
 use crate::rules::BillRules;
-use crate::rules::generic::{GenericCsv, KindRule, RefundSign, Sign, Trailer};
 use crate::tally::{Draft, Outcome, Tally};
 use crate::times::{self, Instant, NotATime};
 
@@ -55,12 +55,7 @@ impl Generic {
         self.rules.comment.as_ref().is_some_and(|mark| record.raw().starts_with(mark.as_bytes()))
     }
 
-    fn check_trailer(
-        &self,
-        trailer: &Trailer,
-        record: &Record,
-        tally: &mut Tally<'_>,
-    ) -> Result<(), BillError> {
+    fn check_trailer(&self, trailer: &Trailer, record: &Record, tally: &mut Tally<'_>) -> Result<(), BillError> {
         let Some(rows) = &self.rows else {
             return Err(BillError::Truncated { what: "the header is missing" });
         };
@@ -71,9 +66,7 @@ impl Generic {
             }
             let text = self.stripped(record.cell(cell - 1));
             let number = Decimal::parse(text, self.notation()).ok();
-            number.ok_or_else(|| BillError::Corrupt {
-                what: format!("cell {cell} of the trailer is no number"),
-            })
+            number.ok_or_else(|| BillError::Corrupt { what: format!("cell {cell} of the trailer is no number") })
         };
         if let Some(cell) = trailer.rows_cell {
             let count = number(cell)?.to_minor(0).ok().and_then(|count| u64::try_from(count).ok());
@@ -115,12 +108,7 @@ impl Generic {
             channel_ref: optional(&columns.channel_ref)?,
             kind,
             proof: self.rules.proof.as_ref().map(|proof| need(&proof.column)).transpose()?,
-            filters: self
-                .rules
-                .filters
-                .iter()
-                .map(|filter| need(&filter.column))
-                .collect::<Result<_, _>>()?,
+            filters: self.rules.filters.iter().map(|filter| need(&filter.column)).collect::<Result<_, _>>()?,
             amounts: SummedColumn::new(need(&columns.amount)?),
             header,
         })
@@ -224,7 +212,11 @@ impl Generic {
     }
 
     /// What the row is and which sign its amount must have; `None` for a row that may be ignored.
-    fn kind(&self, rows: &Rows, record: &Record) -> Result<Option<(EntryKind, SignOf)>, QuarantineReason> {
+    fn kind(
+        &self,
+        rows: &Rows,
+        record: &Record,
+    ) -> Result<Option<(EntryKind, SignOf)>, QuarantineReason> {
         let refund_sign = match self.rules.amounts.refund_sign {
             RefundSign::Positive => SignOf::Positive,
             RefundSign::Negative => SignOf::Negative,
@@ -256,7 +248,9 @@ impl Generic {
                     (false, false, false) => Err(cell.unknown_status()),
                 }
             }
-            (KindRule::Column { name, .. }, None) => Err(QuarantineReason::Status { column: name.clone() }),
+            (KindRule::Column { name, .. }, None) => {
+                Err(QuarantineReason::Status { column: name.clone() })
+            }
         }
     }
 
@@ -299,10 +293,9 @@ impl Generic {
         if cell.text.is_empty() {
             return Err(cell.unknown_status());
         }
-        let joined = rows
-            .at_time
-            .as_ref()
-            .map(|column| format!("{} {}", cell.text, self.stripped(record.cell(column.index))));
+        let joined = rows.at_time.as_ref().map(|column| {
+            format!("{} {}", cell.text, self.stripped(record.cell(column.index)))
+        });
         let text = joined.as_deref().unwrap_or(cell.text).replace('：', ":");
         let format = &self.rules.time_format;
         if let Ok(at) = DateTime::parse_from_str(&text, format) {

@@ -80,10 +80,7 @@ fn compressed_bills_are_whole_or_refused() {
                 let error = refused(&format, &rules(), &packed[..end]);
                 let code = error.code();
                 assert!(
-                    matches!(
-                        code,
-                        "TRUNCATED" | "CORRUPT" | "NOT_THIS_FORMAT" | "HEADER_MISSING" | "ANOTHER_BILL"
-                    ),
+                    matches!(code, "TRUNCATED" | "CORRUPT" | "NOT_THIS_FORMAT" | "HEADER_MISSING" | "ANOTHER_BILL"),
                     "{} cut at {end} of {}: {error}",
                     format.name(),
                     packed.len()
@@ -141,11 +138,7 @@ fn bills_that_are_too_large_are_refused_before_they_fill_anything() {
     for packed in [bomb.clone(), gz(&bomb), zipped(&[("bill.csv", &bomb)])] {
         for (format, bill) in formats() {
             let error = refused(&format, &small, &packed);
-            assert!(
-                matches!(error, BillError::TooLarge { limit_bytes: 10_000 }),
-                "{}: {error}",
-                format.name()
-            );
+            assert!(matches!(error, BillError::TooLarge { limit_bytes: 10_000 }), "{}: {error}", format.name());
             assert!(read(&format, &small, &bill).0.bytes < 10_000);
         }
     }
@@ -169,9 +162,7 @@ impl BillSink for Full {
 fn a_sink_that_fails_ends_the_reading() {
     let bill = wechat::all();
     let ended = read_bill(&wechat::format(), &rules(), bill.as_bytes(), &mut Full(2));
-    assert!(
-        matches!(&ended, Err(error @ BillError::Sink(_)) if error.to_string().contains("the disk is full"))
-    );
+    assert!(matches!(&ended, Err(error @ BillError::Sink(_)) if error.to_string().contains("the disk is full")));
     assert!(read_bill(&wechat::format(), &rules(), bill.as_bytes(), &mut Full(3)).is_ok());
 }
 

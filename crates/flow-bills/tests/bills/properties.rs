@@ -54,12 +54,8 @@ fn wechat_bill(rows: &[Told]) -> String {
     for (kind, number, amount) in rows {
         let amount = yuan(u128::from(*amount));
         let row = match kind {
-            EntryKind::Payment => format!(
-                "`2026-11-29 01:02:03,`wx,`1,`0,`,`4200,`{number},`o,`JSAPI,`SUCCESS,`OTHERS,`CNY,`{amount},`0.00,`0,`0,`0.00,`0.00,`,`,`x,`,`0.00000,`0.60%,`{amount},`0.00,`"
-            ),
-            EntryKind::Refund => format!(
-                "`2026-11-29 01:02:03,`wx,`1,`0,`,`4200,`t,`o,`JSAPI,`REFUND,`OTHERS,`CNY,`0.00,`0.00,`5,`{number},`{amount},`0.00,`ORIGINAL,`SUCCESS,`x,`,`0.00000,`0.60%,`0.00,`{amount},`"
-            ),
+            EntryKind::Payment => format!("`2026-11-29 01:02:03,`wx,`1,`0,`,`4200,`{number},`o,`JSAPI,`SUCCESS,`OTHERS,`CNY,`{amount},`0.00,`0,`0,`0.00,`0.00,`,`,`x,`,`0.00000,`0.60%,`{amount},`0.00,`"),
+            EntryKind::Refund => format!("`2026-11-29 01:02:03,`wx,`1,`0,`,`4200,`t,`o,`JSAPI,`REFUND,`OTHERS,`CNY,`0.00,`0.00,`5,`{number},`{amount},`0.00,`ORIGINAL,`SUCCESS,`x,`,`0.00000,`0.60%,`0.00,`{amount},`"),
         };
         writeln!(bill, "{row}").unwrap();
     }
@@ -93,11 +89,7 @@ fn stripe_bill(rows: &[Told]) -> String {
             EntryKind::Payment => ("charge", amount, format!("{number},")),
             EntryKind::Refund => ("refund", format!("-{amount}"), format!("t,{number}")),
         };
-        writeln!(
-            bill,
-            "txn,2026-11-29 01:02:03,,usd,{amount},0.00,{amount},{category},\"a\nb\",,,{numbers},42"
-        )
-        .unwrap();
+        writeln!(bill, "txn,2026-11-29 01:02:03,,usd,{amount},0.00,{amount},{category},\"a\nb\",,,{numbers},42").unwrap();
     }
     bill
 }
