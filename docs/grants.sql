@@ -59,11 +59,10 @@ GRANT SELECT ON `pay`.`pay_outbox_attempt` TO 'pay_run'@'%';
 
 -- Reconciliation: nothing of a payment is written. Triggers keep the trail. Entries that waited over a midnight are the
 -- only rows that the service deletes.
-GRANT SELECT, INSERT, UPDATE (state, parts, reason, started_at, finished_at) ON `pay`.`recon_batch` TO 'pay_run'@'%';
+-- (UPDATE on every column where a row may be there already, as above. Triggers freeze what a batch is about.)
+GRANT SELECT, INSERT, UPDATE ON `pay`.`recon_batch` TO 'pay_run'@'%';
 
-GRANT SELECT, INSERT, UPDATE (
-    state, runs, claim_token, claim_until, started_at, finished_at, reason, tally, bill_sha256, bill_bytes, bill_source
-  ) ON `pay`.`recon_batch_part` TO 'pay_run'@'%';
+GRANT SELECT, INSERT, UPDATE ON `pay`.`recon_batch_part` TO 'pay_run'@'%';
 
 GRANT SELECT, INSERT, UPDATE (
     flow_id, state, version, findings, finding_count, kinds, moves_money, stake_minor, stake_currency, local_record,
