@@ -31,18 +31,18 @@ impl EntryKind {
     }
 }
 
-/// Which side an entry that waits is on.
+/// Which side an entry that waits is on. In the order of their spellings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CarrySide {
-    /// Ours: the bill has no counterpart yet.
-    Local,
     /// The bill's: our counterpart belongs to another day, or there is none yet.
     Bill,
+    /// Ours: the bill has no counterpart yet.
+    Local,
 }
 
 impl CarrySide {
     /// Both.
-    pub const ALL: [CarrySide; 2] = [CarrySide::Local, CarrySide::Bill];
+    pub const ALL: [CarrySide; 2] = [CarrySide::Bill, CarrySide::Local];
 
     /// The spelling used in the database.
     pub const fn as_str(self) -> &'static str {

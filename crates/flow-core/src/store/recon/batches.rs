@@ -97,26 +97,26 @@ impl ReconTables {
 
     /// The id of the day's batch, which is made if there is none.
     async fn batch_of(&self, channel: &ChannelName, day: NaiveDate) -> Result<i64, StoreError> {
-        let channel = channel.clone();
-        let id = self
-            .writes
+        let name = channel.clone();
+        self.writes
             .run(Spot::ReconBatchOpen, move |connection| {
-                let channel = channel.clone();
+                let channel = name.clone();
                 Box::pin(async move {
                     sqlx::query!(
                         "INSERT INTO recon_batch (channel, business_day, state, parts, created_at) \
-                         VALUES (?, ?, 'PENDING', 1, NOW(3)) ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(id)",
+                         VALUES (?, ?, 'PENDING', 1, NOW(3)) ON DUPLICATE KEY UPDATE channel = VALUES(channel)",
                         channel.as_str(),
                         day
                     )
                     .execute(connection)
                     .await
-                    .map(|done| done.last_insert_id())
+                    .map(|_| ())
                 })
             })
             .await
             .map_err(super::NotWritten::into_store_error)?;
-        BATCH.number("id", id)
+        let made = self.batch(channel, day).await?;
+        Ok(made.ok_or_else(|| BATCH.corrupt("business_day"))?.id.get())
     }
 
     /// Says into how many parts the batch is split, unless a process works on it.
