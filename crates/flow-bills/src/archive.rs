@@ -24,7 +24,8 @@ pub(crate) fn read(reading: &mut Reading<'_, '_>, compressed: impl Read) -> Resu
     let mut archive = spool(compressed)?;
     let parts = parts(reading, &mut archive)?;
     for part in [Part::Bill, Part::Summary] {
-        let of_part: Vec<usize> = parts.iter().filter(|(_, is)| *is == part).map(|(index, _)| *index).collect();
+        let of_part: Vec<usize> =
+            parts.iter().filter(|(_, is)| *is == part).map(|(index, _)| *index).collect();
         match (part, of_part.as_slice()) {
             (Part::Bill, []) => return Err(reading.something_else(FoundFormat::Zip)),
             (Part::Summary, []) => {}
@@ -47,7 +48,9 @@ fn spool(mut compressed: impl Read) -> Result<Archive, BillError> {
     file.rewind().map_err(BillError::Io)?;
     match ZipArchive::new(BufReader::new(file)) {
         Ok(archive) => Ok(archive),
-        Err(ZipError::InvalidArchive(_)) => Err(BillError::Truncated { what: "the archive's directory is missing" }),
+        Err(ZipError::InvalidArchive(_)) => {
+            Err(BillError::Truncated { what: "the archive's directory is missing" })
+        }
         Err(error) => Err(damaged(error)),
     }
 }

@@ -41,7 +41,11 @@ impl Cell<'_> {
         }
         let sound = text.len() <= MAX_IDENTIFIER_BYTES
             && !text.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\u{fffd}');
-        if sound { Ok(Some(text.to_owned())) } else { Err(QuarantineReason::Identifier { column: self.name() }) }
+        if sound {
+            Ok(Some(text.to_owned()))
+        } else {
+            Err(QuarantineReason::Identifier { column: self.name() })
+        }
     }
 
     /// A decimal number, which must be there.
@@ -88,12 +92,7 @@ impl Cell<'_> {
     }
 
     /// Minor units of the sign that the kind must have here.
-    pub(crate) fn amount(
-        self,
-        minor: i128,
-        kind: EntryKind,
-        sign: SignOf,
-    ) -> Result<u64, QuarantineReason> {
+    pub(crate) fn amount(self, minor: i128, kind: EntryKind, sign: SignOf) -> Result<u64, QuarantineReason> {
         let directed = match sign {
             SignOf::Positive => minor,
             SignOf::Negative => -minor,

@@ -196,7 +196,9 @@ mod tests {
 
     #[test]
     fn what_is_no_number_is_refused() {
-        for text in ["", "-", ".", ".5", "5.", "1..2", "1.2.3", "1,00", "--1", "0x1", "1 0", "１", "NaN", "-.5"] {
+        for text in
+            ["", "-", ".", ".5", "5.", "1..2", "1.2.3", "1,00", "--1", "0x1", "1 0", "１", "NaN", "-.5"]
+        {
             assert_eq!(Decimal::parse(text, Notation::PLAIN), Err(NotANumber::Other), "{text}");
         }
         for text in ["1.23E+15", "1E+15", "1.2e15", "-4E-2"] {

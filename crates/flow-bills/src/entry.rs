@@ -104,7 +104,9 @@ pub enum QuarantineReason {
         column: String,
     },
     /// A number that a spreadsheet re-wrote (`1.23E+15`): its last digits are lost.
-    #[error("`{column}` was re-written by a spreadsheet (scientific notation): its digits are lost; fetch the bill again")]
+    #[error(
+        "`{column}` was re-written by a spreadsheet (scientific notation): its digits are lost; fetch the bill again"
+    )]
     SpreadsheetNumber {
         /// The cell's column.
         column: String,

@@ -168,7 +168,9 @@ pub enum BillError {
         seen: String,
     },
     /// So many rows are illegible that the file is not what it claims to be.
-    #[error("more than {limit_rows} rows are illegible (the last in line {line}): the file is not what it claims to be")]
+    #[error(
+        "more than {limit_rows} rows are illegible (the last in line {line}): the file is not what it claims to be"
+    )]
     TooManyQuarantined {
         /// The limit.
         limit_rows: u64,
@@ -184,7 +186,9 @@ pub enum BillError {
         limit_bytes: usize,
     },
     /// The bill is larger than a bill may be.
-    #[error("the bill is larger than {limit_bytes} bytes once decompressed; raise the limit if it is genuine")]
+    #[error(
+        "the bill is larger than {limit_bytes} bytes once decompressed; raise the limit if it is genuine"
+    )]
     TooLarge {
         /// The limit.
         limit_bytes: u64,

@@ -29,6 +29,11 @@ impl Column {
         self.cell(record.cell(self.index))
     }
 
+    /// The reason for a cell of the column that is no amount.
+    pub(crate) fn no_amount(&self) -> QuarantineReason {
+        QuarantineReason::Amount { column: self.name.to_string() }
+    }
+
     /// The column's cell, given its text.
     pub(crate) fn cell<'a>(&'a self, text: &'a str) -> Cell<'a> {
         Cell { column: &self.name, text }
@@ -85,7 +90,8 @@ impl Header {
     /// # Errors
     /// When it is not, or is there twice.
     pub(crate) fn need(&self, names: &[&str]) -> Result<Column, BillError> {
-        let missing = || BillError::HeaderMissing { name: names.first().map_or_else(String::new, |n| tidy(n)) };
+        let missing =
+            || BillError::HeaderMissing { name: names.first().map_or_else(String::new, |n| tidy(n)) };
         self.find(names)?.ok_or_else(missing)
     }
 

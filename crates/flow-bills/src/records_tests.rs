@@ -40,13 +40,17 @@ impl Read for Trickle<'_> {
 }
 
 fn rows(expected: &[(u64, &[&str])]) -> Vec<(u64, Vec<String>)> {
-    expected.iter().map(|(line, cells)| (*line, cells.iter().map(|cell| (*cell).to_owned()).collect())).collect()
+    expected
+        .iter()
+        .map(|(line, cells)| (*line, cells.iter().map(|cell| (*cell).to_owned()).collect()))
+        .collect()
 }
 
 #[test]
 fn line_ends_may_be_mixed() {
     let text = b"a,b\r\nc,d\ne,f\rg,h\n\n\r\ni,j";
-    let expected = rows(&[(1, &["a", "b"]), (2, &["c", "d"]), (3, &["e", "f"]), (4, &["g", "h"]), (7, &["i", "j"])]);
+    let expected =
+        rows(&[(1, &["a", "b"]), (2, &["c", "d"]), (3, &["e", "f"]), (4, &["g", "h"]), (7, &["i", "j"])]);
     assert_eq!(read(text, PLAIN).unwrap(), expected);
     assert_eq!(read(text, QUOTED).unwrap(), expected);
 }
@@ -84,7 +88,10 @@ fn stray_marks_never_swallow_in_silence() {
 #[test]
 fn a_long_line_costs_itself_alone() {
     let text = format!("a,b\n{}\nc,d\n", "x".repeat(500));
-    assert_eq!(read(text.as_bytes(), PLAIN).unwrap(), rows(&[(1, &["a", "b"]), (2, &["TOO_LONG"]), (3, &["c", "d"])]));
+    assert_eq!(
+        read(text.as_bytes(), PLAIN).unwrap(),
+        rows(&[(1, &["a", "b"]), (2, &["TOO_LONG"]), (3, &["c", "d"])])
+    );
     let just = format!("a\n{}\n", "x".repeat(40));
     assert_eq!(read(just.as_bytes(), PLAIN).unwrap().len(), 2);
 }

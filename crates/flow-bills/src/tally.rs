@@ -78,7 +78,8 @@ impl<'a> Tally<'a> {
             None => drop(sums.insert(draft.currency.clone(), u128::from(draft.amount_minor))),
         }
         summary.ambiguous_times += u64::from(draft.at.ambiguous);
-        let Draft { kind, order_no, trade_order_no, amount_minor, currency, user, channel_ref, at, proof } = draft;
+        let Draft { kind, order_no, trade_order_no, amount_minor, currency, user, channel_ref, at, proof } =
+            draft;
         let (at, line, raw) = (at.at, record.line, record.shown(self.rules.limits.raw_bytes));
         let entry = BillEntry {
             kind,

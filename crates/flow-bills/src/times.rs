@@ -35,7 +35,8 @@ pub(crate) fn parse_local(text: &str) -> Option<NaiveDateTime> {
     }
     let mut date = date.split('-');
     let (year, month, day) = (date.next()?, date.next()?, date.next()?);
-    let date = NaiveDate::from_ymd_opt(digits(year, 4)?.try_into().ok()?, digits(month, 2)?, digits(day, 2)?)?;
+    let date =
+        NaiveDate::from_ymd_opt(digits(year, 4)?.try_into().ok()?, digits(month, 2)?, digits(day, 2)?)?;
     date.and_hms_opt(digits(hour, 2)?, digits(minute, 2)?, digits(second, 2)?)
 }
 

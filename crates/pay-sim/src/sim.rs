@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::bill::BillFaults;
 use crate::callbacks::{Callbacks, Event};
 use crate::faults::{Call, Fault, FaultSet, Rule, RuleReport, Stage, System, TooManyRules};
 use crate::journal::{Journal, JournalError, PendingSync};
@@ -47,6 +48,8 @@ pub struct Sim {
     pub faults_changed: Notify,
     /// What the wallet tells of by itself.
     pub callbacks: Callbacks,
+    /// What is wrong with the wallet's bills.
+    pub bill_faults: BillFaults,
 }
 
 #[derive(Debug)]
@@ -90,6 +93,7 @@ impl Sim {
             signals: Signals::default(),
             faults_changed: Notify::new(),
             callbacks: Callbacks::new(),
+            bill_faults: BillFaults::default(),
         });
         for (trade_order_no, due_ms) in timed {
             sim.settle_at(trade_order_no, due_ms);
@@ -157,6 +161,7 @@ impl Sim {
         }
         self.clear_faults();
         self.callbacks.clear();
+        self.bill_faults.clear();
         self.signals.clear();
         Ok(())
     }

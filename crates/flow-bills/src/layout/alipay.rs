@@ -5,10 +5,10 @@
 
 use encoding_rs::{Encoding, GBK};
 
-use crate::layout::alipay_rows::{Kinds, Rows, SummaryColumns};
-use crate::layout::answers;
 use crate::error::BillError;
 use crate::header::Header;
+use crate::layout::alipay_rows::{Kinds, Rows, SummaryColumns};
+use crate::layout::answers;
 use crate::layout::{End, Layout, Part};
 use crate::records::{Dialect, Record};
 use crate::tally::Tally;
@@ -60,7 +60,9 @@ impl Layout for Alipay {
     fn end(&mut self, part: Part, _end: End, tally: &mut Tally<'_>) -> Result<(), BillError> {
         match part {
             Part::Bill if self.rows.is_none() => Err(BillError::Truncated { what: "the header is missing" }),
-            Part::Bill if !self.rows_ended => Err(BillError::Truncated { what: "the end of the list is missing" }),
+            Part::Bill if !self.rows_ended => {
+                Err(BillError::Truncated { what: "the end of the list is missing" })
+            }
             Part::Bill if !(self.summed.payments && self.summed.refunds) => {
                 Err(BillError::Truncated { what: "the lines that sum up are missing" })
             }

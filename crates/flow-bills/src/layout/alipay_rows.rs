@@ -77,6 +77,7 @@ impl Rows {
                 None
             }
         };
+        let mut illegible = None;
         if let (Some(sums), Ok(cells)) = (sums, &cells) {
             sums.rows += 1;
             for (sum, column) in [
@@ -85,26 +86,30 @@ impl Rows {
                 (&mut sums.discount, &self.discount),
             ] {
                 let number = Decimal::parse(cells[column.index], Notation::PLAIN);
-                sums.illegible |= !number.is_ok_and(|number| sum.add(number));
+                if !number.is_ok_and(|number| sum.add(number)) {
+                    sums.illegible = true;
+                    illegible.get_or_insert_with(|| column.no_amount());
+                }
             }
         }
         let cells = cells?;
-        match kind {
+        let outcome = match kind {
             Some("交易") => self.entry(EntryKind::Payment, &cells, rules),
             Some("退款") => self.entry(EntryKind::Refund, &cells, rules),
             Some(_) | None => Err(self.kind.cell(cells[self.kind.index]).unknown_status()),
-        }
+        }?;
+        // A sum that can't be checked must never go with a bill that is clean.
+        illegible.map_or(Ok(outcome), Err)
     }
 
-    fn entry(
-        &self,
+    fn entry<'a>(
+        &'a self,
         kind: EntryKind,
-        cells: &[&str],
+        cells: &[&'a str],
         rules: &BillRules,
     ) -> Result<Outcome, QuarantineReason> {
-        let cell = |column: &'_ Column| column.index;
-        let number = self.order_no.cell(cells[cell(&self.order_no)]);
-        let refund_no = self.refund_no.cell(cells[cell(&self.refund_no)]);
+        let cell = |column: &'a Column| column.cell(cells[column.index]);
+        let (number, refund_no) = (cell(&self.order_no), cell(&self.refund_no));
         let (order_no, trade_order_no, sign) = match kind {
             EntryKind::Payment => (number.identifier()?, None, SignOf::Positive),
             EntryKind::Refund => (refund_no.identifier()?, number.optional_identifier()?, SignOf::Negative),
@@ -112,7 +117,7 @@ impl Rows {
         let Some(exponent) = rules.exponents.get(CURRENCY) else {
             return Err(QuarantineReason::Currency { column: self.ordered.name.to_string() });
         };
-        let ordered = self.ordered.cell(cells[cell(&self.ordered)]);
+        let ordered = cell(&self.ordered);
         let minor = ordered.minor(Notation::PLAIN, CURRENCY, *exponent)?;
         Ok(Outcome::Entry(Draft {
             kind,
@@ -121,8 +126,8 @@ impl Rows {
             amount_minor: ordered.amount(minor, kind, sign)?,
             currency: CURRENCY.to_owned(),
             user: None,
-            channel_ref: self.channel_ref.cell(cells[cell(&self.channel_ref)]).optional_identifier()?,
-            at: self.at.cell(cells[cell(&self.at)]).local_time(rules.zone)?,
+            channel_ref: cell(&self.channel_ref).optional_identifier()?,
+            at: cell(&self.at).local_time(rules.zone)?,
             proof: Proof::Settled,
         }))
     }

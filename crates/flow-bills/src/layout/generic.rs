@@ -7,11 +7,11 @@ use crate::cells::{Cell, SignOf};
 use crate::decimal::{Decimal, Notation, Sum};
 use crate::entry::{EntryKind, Proof, QuarantineReason};
 use crate::error::BillError;
-use crate::rules::generic::{GenericCsv, KindRule, RefundSign, Sign, Trailer};
 use crate::header::{Column, Header};
 use crate::layout::{End, Layout, Part, SummedColumn, same_count};
 use crate::records::{Dialect, Record};
 use crate::rules::BillRules;
+use crate::rules::generic::{GenericCsv, KindRule, RefundSign, Sign, Trailer};
 use crate::tally::{Draft, Outcome, Tally};
 use crate::times::{self, Instant, NotATime};
 
@@ -55,7 +55,12 @@ impl Generic {
         self.rules.comment.as_ref().is_some_and(|mark| record.raw().starts_with(mark.as_bytes()))
     }
 
-    fn check_trailer(&self, trailer: &Trailer, record: &Record, tally: &mut Tally<'_>) -> Result<(), BillError> {
+    fn check_trailer(
+        &self,
+        trailer: &Trailer,
+        record: &Record,
+        tally: &mut Tally<'_>,
+    ) -> Result<(), BillError> {
         let Some(rows) = &self.rows else {
             return Err(BillError::Truncated { what: "the header is missing" });
         };
@@ -66,7 +71,9 @@ impl Generic {
             }
             let text = self.stripped(record.cell(cell - 1));
             let number = Decimal::parse(text, self.notation()).ok();
-            number.ok_or_else(|| BillError::Corrupt { what: format!("cell {cell} of the trailer is no number") })
+            number.ok_or_else(|| BillError::Corrupt {
+                what: format!("cell {cell} of the trailer is no number"),
+            })
         };
         if let Some(cell) = trailer.rows_cell {
             let count = number(cell)?.to_minor(0).ok().and_then(|count| u64::try_from(count).ok());
@@ -108,7 +115,12 @@ impl Generic {
             channel_ref: optional(&columns.channel_ref)?,
             kind,
             proof: self.rules.proof.as_ref().map(|proof| need(&proof.column)).transpose()?,
-            filters: self.rules.filters.iter().map(|filter| need(&filter.column)).collect::<Result<_, _>>()?,
+            filters: self
+                .rules
+                .filters
+                .iter()
+                .map(|filter| need(&filter.column))
+                .collect::<Result<_, _>>()?,
             amounts: SummedColumn::new(need(&columns.amount)?),
             header,
         })
@@ -141,9 +153,14 @@ impl Layout for Generic {
             self.trailer_seen = true;
             return Ok(());
         }
-        let outcome = self.row(record, tally.rules);
-        if let Some(rows) = &mut self.rows {
-            rows.sum(record, &self.rules);
+        let mut outcome = self.row(record, tally.rules);
+        let is_summed = trailer.is_some_and(|trailer| trailer.amount_cell.is_some());
+        if let Some(rows) = self.rows.as_mut().filter(|_| is_summed)
+            && !rows.sum(record, &self.rules)
+            && outcome.is_ok()
+        {
+            // A sum that can't be checked must never go with a bill that is clean.
+            outcome = Err(rows.amounts.column.no_amount());
         }
         tally.row(record, outcome)
     }
@@ -162,13 +179,15 @@ impl Layout for Generic {
 }
 
 impl Rows {
-    fn sum(&mut self, record: &Record, rules: &GenericCsv) {
+    /// Adds the amount up, signs as they stand; false if it is not legible.
+    fn sum(&mut self, record: &Record, rules: &GenericCsv) -> bool {
         let notation = Notation { point: rules.amounts.decimal_point, grouping: rules.amounts.grouping };
         let text = record.cell(self.amounts.column.index);
         let text = text.trim_matches(|c: char| c.is_whitespace() || rules.strip.contains(c));
         let legible = self.header.check(record).is_ok()
             && Decimal::parse(text, notation).is_ok_and(|number| self.amounts.sum.add(number));
         self.amounts.illegible |= !legible;
+        legible
     }
 }
 
@@ -212,11 +231,7 @@ impl Generic {
     }
 
     /// What the row is and which sign its amount must have; `None` for a row that may be ignored.
-    fn kind(
-        &self,
-        rows: &Rows,
-        record: &Record,
-    ) -> Result<Option<(EntryKind, SignOf)>, QuarantineReason> {
+    fn kind(&self, rows: &Rows, record: &Record) -> Result<Option<(EntryKind, SignOf)>, QuarantineReason> {
         let refund_sign = match self.rules.amounts.refund_sign {
             RefundSign::Positive => SignOf::Positive,
             RefundSign::Negative => SignOf::Negative,
@@ -248,9 +263,7 @@ impl Generic {
                     (false, false, false) => Err(cell.unknown_status()),
                 }
             }
-            (KindRule::Column { name, .. }, None) => {
-                Err(QuarantineReason::Status { column: name.clone() })
-            }
+            (KindRule::Column { name, .. }, None) => Err(QuarantineReason::Status { column: name.clone() }),
         }
     }
 
@@ -293,9 +306,10 @@ impl Generic {
         if cell.text.is_empty() {
             return Err(cell.unknown_status());
         }
-        let joined = rows.at_time.as_ref().map(|column| {
-            format!("{} {}", cell.text, self.stripped(record.cell(column.index)))
-        });
+        let joined = rows
+            .at_time
+            .as_ref()
+            .map(|column| format!("{} {}", cell.text, self.stripped(record.cell(column.index))));
         let text = joined.as_deref().unwrap_or(cell.text).replace('：', ":");
         let format = &self.rules.time_format;
         if let Ok(at) = DateTime::parse_from_str(&text, format) {

@@ -4,16 +4,16 @@
 //! the one before it: a comma inside a goods name. A refund row says that the refund was accepted; that it was paid it says only with the
 //! status `SUCCESS`.
 
-use crate::layout::answers;
+use crate::cells::{Cell, SignOf};
 use crate::decimal::{Decimal, Notation, Sum};
 use crate::entry::{EntryKind, Proof, QuarantineReason};
 use crate::error::BillError;
 use crate::header::{Column, Header};
+use crate::layout::answers;
 use crate::layout::{End, Layout, Part, SummedColumn, same_count};
 use crate::records::{Dialect, Record};
 use crate::rules::{BillRules, WechatTrade};
 use crate::tally::{Draft, Outcome, Tally};
-use crate::cells::{Cell, SignOf};
 
 /// The first name of the line that begins the trailer.
 const COUNT: &str = "总交易单数";
@@ -147,21 +147,25 @@ impl Rows {
 
     fn row(&mut self, record: &Record, rules: &BillRules) -> Result<Outcome, QuarantineReason> {
         let cells = self.cells(record);
+        let mut illegible = None;
         for (_, summed) in &mut self.sums {
             let number = cells.as_ref().ok().map(|cells| cells[summed.column.index]);
             let number = number.and_then(|text| Decimal::parse(text, Notation::PLAIN).ok());
-            summed.illegible |= !number.is_some_and(|number| summed.sum.add(number));
+            if !number.is_some_and(|number| summed.sum.add(number)) {
+                summed.illegible = true;
+                illegible.get_or_insert_with(|| summed.column.no_amount());
+            }
         }
         let cells = cells?;
-        let of = |column: &'_ Column| column.index;
-        let columns = &self.columns;
-        let status = columns.status.cell(cells[of(&columns.status)]);
-        match status.text {
-            "SUCCESS" => columns.payment(&cells, rules),
-            "REFUND" => columns.refund(&cells, rules),
+        let status = cell(&self.columns.status, &cells);
+        let outcome = match status.text {
+            "SUCCESS" => self.columns.payment(&cells, rules),
+            "REFUND" => self.columns.refund(&cells, rules),
             // REVOKED as well: the money went back without a refund of ours.
             _ => Err(status.unknown_status()),
-        }
+        }?;
+        // A sum that can't be checked must never go with a bill that is clean.
+        illegible.map_or(Ok(outcome), Err)
     }
 
     /// The cells without their backticks, with the commas inside of them.
@@ -196,15 +200,19 @@ impl Rows {
         let number = |column: &Column| {
             let text = record.cell(column.index).trim_start_matches('`');
             let number = Decimal::parse(text, Notation::PLAIN).ok();
-            number.ok_or_else(|| BillError::Corrupt { what: format!("`{}` of the trailer is no number", column.name) })
+            number.ok_or_else(|| BillError::Corrupt {
+                what: format!("`{}` of the trailer is no number", column.name),
+            })
         };
         let count = number(&trailer.need(&[COUNT])?)?.to_minor(0).ok();
         let count = count.and_then(|count| u64::try_from(count).ok());
-        let count = count.ok_or_else(|| BillError::Corrupt { what: format!("`{COUNT}` of the trailer is no count") })?;
+        let count = count
+            .ok_or_else(|| BillError::Corrupt { what: format!("`{COUNT}` of the trailer is no count") })?;
         same_count(COUNT, count, tally.summary.rows)?;
         for (names, summed) in &self.sums {
             let Some(column) = trailer.find(names)? else { continue };
-            let wrong = || BillError::Corrupt { what: format!("`{}` of the trailer is out of range", column.name) };
+            let wrong =
+                || BillError::Corrupt { what: format!("`{}` of the trailer is out of range", column.name) };
             let expected = Sum::of(number(&column)?).ok_or_else(wrong)?;
             summed.check(&column.name, expected, tally)?;
         }

@@ -114,19 +114,22 @@ fn a_bill_that_ends_early_is_refused_wherever_it_ends() {
     let needed = whole.find("#导出时间").unwrap() - "元\r\n".len();
     for (end, _) in whole.char_indices().filter(|(end, _)| *end < needed) {
         let error = verdict(&whole[..end]);
-        assert!(
-            matches!(error.code(), "EMPTY" | "TRUNCATED" | "HEADER_MISSING"),
-            "cut at {end}: {error}"
-        );
+        assert!(matches!(error.code(), "EMPTY" | "TRUNCATED" | "HEADER_MISSING"), "cut at {end}: {error}");
     }
 }
 
 #[test]
 fn an_empty_day_is_a_whole_bill() {
-    let lines: Vec<String> = detail().lines().map(str::to_owned).filter(|line| line.starts_with(['#', '支'])).collect();
+    let lines: Vec<String> =
+        detail().lines().map(str::to_owned).filter(|line| line.starts_with(['#', '支'])).collect();
     let empty = lines.join("\n");
-    let empty = with(&empty, "2笔，商家实收共23.90元，商家优惠共1.00元", "0笔，商家实收共0.00元，商家优惠共0.00元");
-    let empty = with(&empty, "1笔，商家实收退款共-18.90元，商家优惠退款共-1.00元", "0笔，商家实收退款共0.00元，商家优惠退款共0.00元");
+    let empty =
+        with(&empty, "2笔，商家实收共23.90元，商家优惠共1.00元", "0笔，商家实收共0.00元，商家优惠共0.00元");
+    let empty = with(
+        &empty,
+        "1笔，商家实收退款共-18.90元，商家优惠退款共-1.00元",
+        "0笔，商家实收退款共0.00元，商家优惠退款共0.00元",
+    );
     assert_eq!(ok(&empty).0.rows, 0);
 }
 
@@ -161,6 +164,7 @@ fn rows_that_nobody_can_read_are_set_aside() {
         ("2026-11-29 08:35:41", "2026/11/29 8:35", 6, "TIME"),
         ("19.90,18.90", "19.905,18.90", 6, "TOO_MANY_DECIMALS"),
         ("-19.90,-18.90", "19.90,-18.90", 8, "SIGN"),
+        ("0.00,1.00,0.00,,", "0.00,,0.00,,", 6, "AMOUNT"),
     ] {
         let (summary, kept) = ok(&with(&detail(), from, to));
         assert_eq!((kept.set_aside(), summary.quarantined), (vec![(line, code)], 1), "{to}");

@@ -3,7 +3,8 @@
 use chrono::{TimeZone as _, Utc};
 use chrono_tz::Tz;
 use flow_bills::{
-    Amounts, BillFormat, Columns, Filter, GenericCsv, KindRule, Only, Proof, ProofRule, RefundSign, Sign, Trailer,
+    Amounts, BillFormat, Columns, Filter, GenericCsv, KindRule, Only, Proof, ProofRule, RefundSign, Sign,
+    Trailer,
 };
 
 use crate::fixtures::{gbk, payment, read, refund, refused, rules, with};
@@ -83,7 +84,8 @@ fn a_german_bank_writes_it_so() {
     bank.currency = Some("EUR".to_owned());
     bank.amounts = Amounts { decimal_point: ',', grouping: Some('.'), ..Amounts::default() };
     bank.time_format = "%d.%m.%Y %H:%M".to_owned();
-    bank.trailer = Some(Trailer { starts_with: "Summe".to_owned(), rows_cell: Some(2), amount_cell: Some(3) });
+    bank.trailer =
+        Some(Trailer { starts_with: "Summe".to_owned(), rows_cell: Some(2), amount_cell: Some(3) });
     let bill = "Kontoauszug\nvom 29.11.2026\n\
         Datum;Uhrzeit;Betrag;Kundenreferenz;Rückreferenz;Zweck\n\
         29.11.2026;08:35;\"1.990,00\";h2r_1_a;;\"Größe; blau\"\n\
@@ -115,7 +117,10 @@ fn clocks_that_were_changed_are_noticed() {
     berlin.zone = Tz::Europe__Berlin;
     let at = |time: &str| SIMPLE.replace("2026-11-29 08：35:41", time);
     let (summary, kept) = read(&format(plain(by_column())), &berlin, at("2026-10-25 02:30:00"));
-    assert_eq!((summary.ambiguous_times, kept.entries[0].at.to_rfc3339()), (1, "2026-10-25T00:30:00+00:00".to_owned()));
+    assert_eq!(
+        (summary.ambiguous_times, kept.entries[0].at.to_rfc3339()),
+        (1, "2026-10-25T00:30:00+00:00".to_owned())
+    );
     let (_, kept) = read(&format(plain(by_column())), &berlin, at("2026-03-29 02:30:00"));
     assert_eq!(kept.set_aside(), [(2, "TIME_SKIPPED")]);
 }
@@ -139,7 +144,8 @@ fn rows_of_others_are_left_out() {
         PAY,broken,,x,CNY,whenever,theirs\n";
     let (summary, kept) = read(&format(filtered.clone()), &rules(), bill);
     assert_eq!((kept.told(), summary.ignored), (vec![payment("h2r_1_a", 100)], 1));
-    filtered.filters = vec![Filter { column: "shop".to_owned(), keep: Vec::new(), ignore: vec!["ours".to_owned()] }];
+    filtered.filters =
+        vec![Filter { column: "shop".to_owned(), keep: Vec::new(), ignore: vec!["ours".to_owned()] }];
     assert_eq!(read(&format(filtered), &rules(), bill).1.set_aside(), [(3, "AMOUNT")]);
 }
 
@@ -178,8 +184,12 @@ fn what_a_row_proves_is_as_configured() {
     let mut proven = plain(by_column());
     let settled = vec!["OK".to_owned()];
     proven.proof = Some(ProofRule { column: "state".to_owned(), settled, accepted: vec!["SENT".to_owned()] });
-    for (state, expected) in [("OK", Ok(Proof::Settled)), ("SENT", Ok(Proof::Accepted)), ("BAD", Err("STATUS"))] {
-        let bill = format!("type,order,refund,amount,currency,time,state\nPAY,a,,1,CNY,2026-11-29 08:35:41,{state}\n");
+    for (state, expected) in
+        [("OK", Ok(Proof::Settled)), ("SENT", Ok(Proof::Accepted)), ("BAD", Err("STATUS"))]
+    {
+        let bill = format!(
+            "type,order,refund,amount,currency,time,state\nPAY,a,,1,CNY,2026-11-29 08:35:41,{state}\n"
+        );
         let (_, kept) = read(&format(proven.clone()), &rules(), bill);
         let seen = kept.entries.first().map(|entry| entry.proof);
         let seen = seen.ok_or_else(|| kept.set_aside().first().map(|(_, code)| *code).unwrap_or_default());
@@ -194,7 +204,8 @@ fn remarks_marks_and_other_encodings_are_taken_off() {
     marked.comment = Some("#".to_owned());
     marked.strip = "'`".to_owned();
     marked.columns.order_no = "单号".to_owned();
-    let bill = "#备注\ntype,单号,refund,amount,currency,time\nPAY,'h2r_1_a\t,,`19.90,CNY,2026-11-29 08:35:41\n#完\n";
+    let bill =
+        "#备注\ntype,单号,refund,amount,currency,time\nPAY,'h2r_1_a\t,,`19.90,CNY,2026-11-29 08:35:41\n#完\n";
     assert_eq!(read(&format(marked), &rules(), gbk(bill)).1.told(), [payment("h2r_1_a", 1990)]);
 }
 

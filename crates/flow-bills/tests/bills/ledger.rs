@@ -74,7 +74,11 @@ fn whatever_disagrees_refuses_the_bill() {
         ("#rows,3", "#rows,3\npayment,h2r_1_c,,1,CNY,,,2026-11-29T00:00:00Z,SETTLED", "AFTER_END"),
         // A missing and a doubled row.
         ("payment,h2r_1_a,,1990,CNY,42,ch-1,2026-11-29T00:35:41.123Z,SETTLED\n", "", "COUNT_MISMATCH"),
-        ("refund,r_h", "payment,h2r_1_b,,500,JPY,43,c,2026-11-29T00:00:00Z,SETTLED\nrefund,r_h", "COUNT_MISMATCH"),
+        (
+            "refund,r_h",
+            "payment,h2r_1_b,,500,JPY,43,c,2026-11-29T00:00:00Z,SETTLED\nrefund,r_h",
+            "COUNT_MISMATCH",
+        ),
     ] {
         let error = refused(&FORMAT, &rules(), changed(from, to));
         assert_eq!(error.code(), code, "{to}: {error}");
@@ -119,7 +123,16 @@ fn a_bill_that_ends_early_is_refused_wherever_it_ends() {
     for end in 0..whole.len() - 1 {
         let error = refused(&FORMAT, &rules(), &whole[..end]);
         assert!(
-            matches!(error.code(), "EMPTY" | "TRUNCATED" | "HEADER_MISSING" | "ANOTHER_BILL" | "CORRUPT" | "COUNT_MISMATCH" | "SUM_MISMATCH"),
+            matches!(
+                error.code(),
+                "EMPTY"
+                    | "TRUNCATED"
+                    | "HEADER_MISSING"
+                    | "ANOTHER_BILL"
+                    | "CORRUPT"
+                    | "COUNT_MISMATCH"
+                    | "SUM_MISMATCH"
+            ),
             "cut at {end}: {error}"
         );
     }
@@ -139,7 +152,10 @@ fn too_many_illegible_rows_are_not_a_bill() {
     let mut strict = rules();
     strict.limits.quarantined_rows = 1;
     let two = with(&changed("payment,h2r_1_a", "gift,h2r_1_a"), "payment,h2r_1_b", "gift,h2r_1_b");
-    assert!(matches!(refused(&FORMAT, &strict, two), BillError::TooManyQuarantined { limit_rows: 1, line: 4 }));
+    assert!(matches!(
+        refused(&FORMAT, &strict, two),
+        BillError::TooManyQuarantined { limit_rows: 1, line: 4 }
+    ));
     let one = changed("payment,h2r_1_a", "gift,h2r_1_a");
     assert_eq!(read(&FORMAT, &strict, one).0.quarantined, 1);
 }

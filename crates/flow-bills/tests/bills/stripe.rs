@@ -49,7 +49,9 @@ fn without_utc_times_are_the_channels() {
 
 #[test]
 fn categories_that_take_something_back_are_for_people() {
-    for (category, code) in [("charge_failure", "STATUS"), ("refund_failure", "STATUS"), ("novelty", "STATUS"), ("", "EMPTY")] {
+    for (category, code) in
+        [("charge_failure", "STATUS"), ("refund_failure", "STATUS"), ("novelty", "STATUS"), ("", "EMPTY")]
+    {
         let (_, kept) = read(&format(), &rules(), with(&report(), ",charge,", &format!(",{category},")));
         assert_eq!(kept.set_aside(), [(2, code)], "{category}");
     }

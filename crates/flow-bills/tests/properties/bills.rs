@@ -5,8 +5,8 @@
 
 use chrono_tz::Tz;
 use flow_bills::{
-    Amounts, BillEntry, BillFormat, BillRules, BillSink, Columns, EntryKind, GenericCsv, KindRule, Limits, Only,
-    QuarantinedRow, Sign, SinkError, StripeItemised, WechatTrade, read_bill,
+    Amounts, BillEntry, BillFormat, BillRules, BillSink, Columns, EntryKind, GenericCsv, KindRule, Limits,
+    Only, QuarantinedRow, Sign, SinkError, StripeItemised, WechatTrade, read_bill,
 };
 
 /// Bounds that small inputs reach.
@@ -110,7 +110,8 @@ pub(crate) fn check(format: &BillFormat, bill: &[u8]) {
             assert_eq!(summary.bytes, bill.len() as u64);
             assert!(summary.unverified_sums.is_empty() || summary.quarantined > 0);
             let sum: u128 = seen.entries.iter().map(|entry| u128::from(entry.amount_minor)).sum();
-            let told: u128 = summary.payment_sum_minor.values().chain(summary.refund_sum_minor.values()).sum();
+            let told: u128 =
+                summary.payment_sum_minor.values().chain(summary.refund_sum_minor.values()).sum();
             assert_eq!(sum, told);
         }
         Err(error) => assert!(!error.to_string().is_empty() && !error.code().is_empty()),

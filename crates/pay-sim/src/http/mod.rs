@@ -1,6 +1,7 @@
 //! The HTTP side: both contracts, the admin surface, and the connections underneath (so that one can be cut on purpose).
 
 mod admin;
+mod bill;
 mod contract;
 mod disturb;
 mod reply;
@@ -68,6 +69,8 @@ fn admin_routes() -> Router<Arc<Sim>> {
             "/callbacks",
             post(admin::set_callbacks).get(admin::get_callbacks).delete(admin::clear_callbacks),
         )
+        .route("/bills/faults", post(bill::add_fault).get(bill::list_faults).delete(bill::clear_faults))
+        .route("/bills/{day}", get(bill::bill))
         .route("/reset", post(admin::reset))
         .route("/wait", get(admin::wait))
 }

@@ -6,12 +6,14 @@
 
 mod business;
 mod command;
+mod moved;
 mod report;
 mod types;
 mod wallet;
 mod world;
 
 pub use command::Command;
+pub use moved::{Moved, MovedPage};
 pub use report::{Anomaly, OrderLedger, TargetLedger, Totals};
 pub use types::{
     CloseRefusal, Course, Debit, DebitRefusal, DebitStatus, DebitView, Deferral, ExecuteRefusal, Execution,

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that can not go on should say where")]
 
 mod admin;
+mod bills;
 mod callbacks;
 mod contract;
 mod faults;
