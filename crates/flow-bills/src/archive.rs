@@ -84,8 +84,8 @@ fn parts(reading: &Reading<'_, '_>, archive: &mut Archive) -> Result<Vec<(usize,
 }
 
 fn damaged(error: ZipError) -> BillError {
-    match error {
-        ZipError::Io(error) => bill_error(error),
-        error => BillError::Corrupt { what: format!("the zip archive: {error}") },
+    if let ZipError::Io(error) = error {
+        return bill_error(error);
     }
+    BillError::Corrupt { what: format!("the zip archive: {error}") }
 }

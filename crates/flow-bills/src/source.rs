@@ -73,6 +73,10 @@ pub(crate) fn bill_error(error: io::Error) -> BillError {
     }
 }
 
+/// How decompressors complain of what they read.
+const COMPLAINTS: [io::ErrorKind; 3] =
+    [io::ErrorKind::InvalidInput, io::ErrorKind::InvalidData, io::ErrorKind::Unsupported];
+
 /// A decompressor whose complaints about its input are told from failures of the input.
 pub(crate) struct Decompressed<R>(pub R);
 
@@ -82,12 +86,13 @@ impl<R: Read> Read for Decompressed<R> {
             if error.get_ref().is_some_and(|inner| inner.is::<Fault>()) {
                 return error;
             }
-            match error.kind() {
-                io::ErrorKind::UnexpectedEof => io::Error::other(Fault::Truncated),
-                io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
-                    io::Error::other(Fault::Corrupt { what: error.to_string() })
-                }
-                _ => error,
+            let kind = error.kind();
+            if kind == io::ErrorKind::UnexpectedEof {
+                io::Error::other(Fault::Truncated)
+            } else if COMPLAINTS.contains(&kind) {
+                io::Error::other(Fault::Corrupt { what: error.to_string() })
+            } else {
+                error
             }
         })
     }

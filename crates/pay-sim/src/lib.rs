@@ -6,7 +6,7 @@
 //! - [`bill`] writes the wallet's bill for a day, wrong on request.
 //! - [`callbacks`] tells of charges and refunds by itself, if it is asked to.
 //! - [`signals`] counts calls, so that a test can wait for one instead of sleeping.
-//! - [`sim`] joins the four behind one value; [`http`] serves it.
+//! - [`sim`] joins them behind one value; [`http`] serves it.
 //!
 //! It must not know the product's own crates: it stands for systems that somebody else wrote.
 

@@ -209,12 +209,18 @@ impl Rows {
         let count = count
             .ok_or_else(|| BillError::Corrupt { what: format!("`{COUNT}` of the trailer is no count") })?;
         same_count(COUNT, count, tally.summary.rows)?;
+        let mut checked = 0;
         for (names, summed) in &self.sums {
             let Some(column) = trailer.find(names)? else { continue };
+            checked += 1;
             let wrong =
                 || BillError::Corrupt { what: format!("`{}` of the trailer is out of range", column.name) };
             let expected = Sum::of(number(&column)?).ok_or_else(wrong)?;
             summed.check(&column.name, expected, tally)?;
+        }
+        // Other names than any that are known: nothing would have been held against the rows but their number.
+        if checked == 0 {
+            return Err(BillError::HeaderMissing { name: "订单总金额".to_owned() });
         }
         Ok(())
     }

@@ -94,6 +94,14 @@ pub(crate) fn zipped(files: &[(&str, &[u8])]) -> Vec<u8> {
     writer.finish().unwrap().into_inner()
 }
 
+/// As a server makes it that does not know sizes beforehand: they stand behind the data.
+pub(crate) fn zipped_on_the_fly(name: &str, content: &[u8]) -> Vec<u8> {
+    let mut writer = ZipWriter::new_stream(Vec::new());
+    writer.start_file(name, SimpleFileOptions::default()).unwrap();
+    writer.write_all(content).unwrap();
+    writer.finish().unwrap().into_inner()
+}
+
 pub(crate) fn gbk(text: &str) -> Vec<u8> {
     let (bytes, _, lost) = encoding_rs::GBK.encode(text);
     assert!(!lost, "{text}");

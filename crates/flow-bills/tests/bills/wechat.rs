@@ -182,6 +182,8 @@ fn a_trailer_that_disagrees_refuses_the_bill() {
         let error = refused(&format(), &rules(), with(&all(), from, to));
         assert!(matches!(error, BillError::SumMismatch { .. }), "{to}: {error}");
     }
+    let renamed = all().replace("总金额", "合计").replace("应结订单合计", "x");
+    assert_eq!(refused(&format(), &rules(), renamed).code(), "HEADER_MISSING", "no sum of a known name");
     // A doubled and a missing row.
     let rows: Vec<&str> = all().leak().lines().collect();
     let doubled = [&rows[..2], &rows[1..]].concat().join("\n");

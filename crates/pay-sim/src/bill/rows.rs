@@ -107,9 +107,10 @@ impl Rows {
     /// When there are too many.
     pub fn add(&mut self, moved: Vec<Moved>) -> Result<(), NoBill> {
         for mut row in moved.into_iter().filter_map(Row::of) {
+            let number = row.order_no().to_owned();
             let mut billed_ms = row.at_ms;
             let mut copies = 1;
-            for fault in self.faults.iter().filter(|fault| fault.order_no() == Some(row.order_no())) {
+            for fault in self.faults.iter().filter(|fault| fault.order_no() == Some(&number)) {
                 match fault {
                     BillFault::Missing { .. } => copies = 0,
                     BillFault::Doubled { .. } => copies *= 2,

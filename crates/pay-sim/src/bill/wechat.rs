@@ -29,7 +29,7 @@ pub(super) fn write(rows: &[Row], ask: &Ask) -> Result<String, NoBill> {
             Some(number) => ("REFUND", row.transaction_id.as_str(), number, "ORIGINAL", "SUCCESS"),
             None => ("SUCCESS", "0", "0", "", ""),
         };
-        let cells = [
+        let cells: [&str; 27] = [
             &at,
             "wx0000000000000000",
             "1900000000",

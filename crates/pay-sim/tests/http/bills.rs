@@ -106,6 +106,11 @@ struct Bills {
     today: NaiveDate,
 }
 
+/// The zone as a query spells it.
+fn spelled(zone: Tz) -> String {
+    zone.name().replace('+', "%2B")
+}
+
 impl Bills {
     /// Two charges, and the first given back.
     async fn start() -> Self {
@@ -129,7 +134,7 @@ impl Bills {
     }
 
     async fn read(&self, day: NaiveDate, format: &str, pack: &str) -> (Result<BillSummary, BillError>, Kept) {
-        let path = format!("/bills/{day}?format={format}&pack={pack}&zone={}", self.zone.name());
+        let path = format!("/bills/{day}?format={format}&pack={pack}&zone={}", spelled(self.zone));
         let response = self.rig.client.send(Method::GET, &path, None).await.unwrap();
         assert_eq!(response.status(), StatusCode::OK, "{path}");
         let sha1 = response.headers()["x-bill-sha1"].to_str().unwrap().to_owned();
@@ -272,7 +277,7 @@ async fn what_can_not_be_served_is_refused_with_the_reason() {
     let yen = json!({"trade_order_no": "yen", "user_id": "7", "money": {"amount": 500, "currency": "JPY"}});
     assert_eq!(bills.rig.client.post("/wallet/v1/debits", &yen).await.unwrap().1["status"], "SUCCESS");
     for format in ["wechat-trade", "alipay-detail"] {
-        let path = format!("/bills/{today}?format={format}&zone={}", bills.zone.name());
+        let path = format!("/bills/{today}?format={format}&zone={}", spelled(bills.zone));
         let (status, body) = get(path).await;
         assert!(status == StatusCode::UNPROCESSABLE_ENTITY && body.contains("JPY"), "{status} {body}");
     }
