@@ -185,7 +185,7 @@ async fn a_day_is_compared_and_compared_again(flavor: Flavor) -> anyhow::Result<
     ensure!(first.status.code() == Some(3), "{}", said(&first));
     let found = world.tickets().await?;
     ensure!(found == expected, "{found:#?}\n{}", said(&first));
-    let versions = "SELECT COALESCE(SUM(version), 0) + COUNT(*) * 1000 FROM recon_ticket";
+    let versions = "SELECT CAST(COALESCE(SUM(version), 0) + COUNT(*) * 1000 AS SIGNED) FROM recon_ticket";
     let before = world.site.database.number(versions).await?;
     rows.reverse();
     world.write_bill(&rows)?;

@@ -55,6 +55,7 @@ pub struct BatchBill {
 }
 
 /// What a part of a batch came to.
+#[allow(clippy::large_enum_variant, reason = "made once per run and taken apart at once")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PartEnd {
     /// Compared to the end.
