@@ -15,6 +15,7 @@ const END: Duration = Duration::from_secs(60);
 
 e2e::on_both_servers! {
     a_day_is_compared_and_compared_again within 180 s;
+    the_daemon_catches_up_and_says_what_is_late within 120 s;
     a_run_that_dies_anywhere_leaves_the_same_tickets within 480 s;
 }
 
@@ -250,6 +251,60 @@ async fn people(world: &World) -> anyhow::Result<()> {
     ensure!(again.status.code() == Some(3), "{}", said(&again));
     ensure!(world.tickets().await?["foreign-1"].0 == "RESOLVED", "what people settled was opened again");
     Ok(())
+}
+
+/// Yesterday's bill is there, the day before yesterday's is not; until it is, that day is late.
+async fn the_daemon_catches_up_and_says_what_is_late(flavor: Flavor) -> anyhow::Result<()> {
+    let port = xtask::stack::free_port()?;
+    let folder = xtask::target_dir().join("e2e").join(format!(
+        "{}-recon-daemon-{}",
+        flavor.slug(),
+        std::process::id()
+    ));
+    std::fs::create_dir_all(&folder)?;
+    let daemon =
+        format!("look_interval_ms = 200\ncatch_up_days = 2\nlisten = \"127.0.0.1:{port}\"\nevidence_folder");
+    let config = config(&folder).replacen("evidence_folder", &daemon, 1).replacen(
+        "near_midnight_ms = 0",
+        "near_midnight_ms = 0\nhour = 0\ndeadline_hour = 0",
+        1,
+    );
+    let tuning = Tuning { extra: config, ..Tuning::default() };
+    let database = Database::shared(flavor, "recon_daemon").await?;
+    let site = Site::open_empty(database, tuning, Profile::Debug).await?;
+    let days = site
+        .database
+        .texts(
+            "SELECT CAST(UTC_DATE() - INTERVAL 1 DAY AS CHAR) UNION ALL SELECT CAST(UTC_DATE() - INTERVAL 2 DAY AS CHAR)",
+        )
+        .await?;
+    let [yesterday, before] = days.as_slice() else { anyhow::bail!("{days:?}") };
+    let empty = "no,refund_no,kind,amount,currency,user,ref,at\n";
+    std::fs::write(folder.join(format!("{yesterday}.csv")), empty)?;
+    let mut child = site.stack.spawn_recon_daemon()?;
+    let client = xtask::stack::http_client(Duration::from_secs(2));
+    let says = async |late: &str| {
+        let line = format!("recon_late_days{{channel=\"main\"}} {late}");
+        wait_until(&line, Duration::from_secs(30), || async {
+            let Ok(answer) = client.get(format!("http://127.0.0.1:{port}/metrics")).send().await else {
+                return Ok(None);
+            };
+            Ok(answer.text().await?.lines().any(|found| found == line).then_some(()))
+        })
+        .await
+    };
+    says("1").await?;
+    let done = "SELECT CONCAT_WS(' ', business_day, state) FROM recon_batch ORDER BY business_day";
+    ensure!(site.database.texts(done).await? == [format!("{yesterday} DONE")]);
+    std::fs::write(folder.join(format!("{before}.csv")), empty)?;
+    says("0").await?;
+    ensure!(site.database.texts(done).await? == [format!("{before} DONE"), format!("{yesterday} DONE")]);
+    let pid = child.id().and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?));
+    rustix::process::kill_process(pid.context("the daemon has ended")?, rustix::process::Signal::TERM)?;
+    let status =
+        tokio::time::timeout(Duration::from_secs(20), child.wait()).await.context("it does not stop")??;
+    ensure!(status.success(), "the daemon ended with {status}");
+    site.close_expecting(&["was not compared by its deadline"]).await
 }
 
 async fn a_run_that_dies_anywhere_leaves_the_same_tickets(flavor: Flavor) -> anyhow::Result<()> {

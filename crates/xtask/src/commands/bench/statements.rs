@@ -67,7 +67,11 @@ impl Statements {
             look_up: find("look_up", &["UNION ALL", "pay_request_key"], 5)?,
             create: find("create", &["INSERT INTO internal_pay_flow", "VALUES"], 18)?,
             cas: find("cas_status", &["UPDATE internal_pay_flow SET", "WHERE id = ? AND status = ?"], 36)?,
-            list_due: find("list_due_after", &["FROM internal_pay_flow FORCE INDEX (idx_open_id_due)", "id > ?"], 5)?,
+            list_due: find(
+                "list_due_after",
+                &["FROM internal_pay_flow FORCE INDEX (idx_open_id_due)", "id > ?"],
+                5,
+            )?,
         })
     }
 }
