@@ -10,7 +10,6 @@ pub mod fault_proxy;
 mod load;
 mod paths;
 mod polite;
-mod receiver;
 mod site;
 mod socket;
 mod turn;
@@ -20,11 +19,11 @@ pub use database::Database;
 pub use load::{Bought, Shop};
 pub use paths::{Paths, local};
 pub use polite::pay_politely;
-pub use receiver::{Heard, Manner, Receiver};
 pub use site::Site;
 pub use socket::{Socket, raise_file_limit, request_head};
 pub use turn::run;
 pub use xtask::db::Flavor;
+pub use xtask::stack::{Heard, Manner, Receiver};
 
 /// Makes a test of each suite on each server: `mysql::NAME` and `mariadb::NAME`. A suite is an
 /// `async fn(Flavor) -> anyhow::Result<()>`; it fails when it takes longer than its limit, in seconds. Attributes such as

@@ -35,16 +35,18 @@ const MAY_KNOW: [(&str, &[&str], &[&str]); 14] = [
     // Stands for somebody else's systems; its tests read its bills with the product's readers.
     ("pay-sim", &[], &["flow-bills"]),
     ("xtask", &[], &[]),
-    ("e2e", &["xtask"], &["flow-core", "flow-testkit"]),
+    // The adapters for their ports' suites, which need servers that only the suites here have.
+    ("e2e", &["xtask"], &["flow-core", "flow-config", "flow-adapters", "flow-testkit"]),
 ];
 
 /// Which crates may use an outside crate that carries a technology.
-const TECHNOLOGY: [(&str, &[&str]); 5] = [
+const TECHNOLOGY: [(&str, &[&str]); 6] = [
     ("axum", &["pay-api", "pay-sim"]),
     ("utoipa", &["pay-api"]),
     ("sqlx", &["flow-core", "xtask", "e2e"]),
     ("reqwest", &["flow-adapters", "pay-sim", "xtask", "e2e"]),
     ("hyper", &["pay-runtime", "pay-sim"]),
+    ("redis", &["flow-adapters"]),
 ];
 
 /// What the files under a path of `flow-core/src` must not name.
@@ -77,8 +79,11 @@ const CORE_RULES: [(&[&str], &[&str]); 6] = [
         ],
     ),
     // What takes requests and what advances flows know ports, not what is behind them.
-    (&["create", "advance", "ports"], &["sqlx", "axum", "hyper", "reqwest", "MySqlStore", "crate::store"]),
-    (&["create", "ports", "decisions"], &["tokio", "crate::advance", "crate::downstream"]),
+    (
+        &["create", "advance", "entrance", "ports"],
+        &["sqlx", "axum", "hyper", "reqwest", "MySqlStore", "crate::store"],
+    ),
+    (&["create", "entrance", "ports", "decisions"], &["tokio", "crate::advance", "crate::downstream"]),
     (&["advance"], &["axum", "tokio"]),
     // Takes what channels say: knows ports and `advance`, and can write no flow.
     (&["callback"], &["sqlx", "axum", "tokio", "hyper", "reqwest", "crate::store", "crate::cas", "CasWrite"]),

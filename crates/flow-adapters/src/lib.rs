@@ -1,5 +1,6 @@
 //! The outside world behind the core's ports: wallets and business systems over HTTP, and wake-up queues.
 //!
+//! - [`entry_lock`] spares the duplicate work of double clicks, on a Redis or Valkey server.
 //! - [`http_wallet`] and [`http_business`] speak `contracts/wallet.yaml` and `contracts/business.yaml`.
 //! - [`classify`] decides what an answer means. It is pure, and the only place that does: bytes in, a class out.
 //! - [`callback`] tells whether a callback is its channel's, and what it says.
@@ -11,6 +12,7 @@
 
 pub mod callback;
 pub mod classify;
+pub mod entry_lock;
 pub mod http_business;
 pub mod http_wallet;
 pub mod timer;
@@ -18,6 +20,7 @@ pub mod transport;
 pub mod webhook;
 mod wire;
 
+pub use entry_lock::{EntryLockError, RedisEntryLock};
 pub use http_business::HttpBusiness;
 pub use http_wallet::HttpWallet;
 pub use timer::{NoWake, Timer, TimerDriver, TimerOptions, WakeHandler};

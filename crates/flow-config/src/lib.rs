@@ -11,6 +11,7 @@ mod callbacks;
 mod channel;
 mod database;
 mod downstream;
+mod entry_lock;
 mod layers;
 mod log;
 mod notifications;
@@ -35,6 +36,7 @@ pub use callbacks::CallbacksConfig;
 pub use channel::{ChannelConfig, RsaLayout, SchemeConfig, WebhookSecret};
 pub use database::DatabaseConfig;
 pub use downstream::{LimitsConfig, TransportConfig};
+pub use entry_lock::{EntryLockConfig, NoRedisUrl, RedisUrl};
 pub use log::{LogConfig, LogFormat};
 pub use notifications::{ApplicationConfig, NotificationsConfig, SigningSecret};
 pub use problems::{ConfigError, Problem, Problems};
@@ -84,6 +86,8 @@ pub struct Config {
     pub advance: AdvanceConfig,
     /// The API server.
     pub api: ApiConfig,
+    /// The optional lock at its entrance.
+    pub entry_lock: EntryLockConfig,
     /// The scanner.
     pub scanner: ScannerConfig,
     /// How applications are told of their payments.
@@ -120,6 +124,7 @@ impl Config {
         let callbacks = root.section("callbacks", CallbacksConfig::read);
         let advance = root.section("advance", AdvanceConfig::read);
         let api = root.section("api", ApiConfig::read);
+        let entry_lock = root.section("entry_lock", EntryLockConfig::read);
         let scanner = root.section("scanner", ScannerConfig::read);
         let notifications = root.section("notifications", NotificationsConfig::read);
         let recon = root.section("recon", ReconConfig::read);
@@ -134,6 +139,7 @@ impl Config {
             callbacks: callbacks?,
             advance: advance?,
             api: api?,
+            entry_lock: entry_lock?,
             scanner: scanner?,
             notifications: notifications?,
             recon: recon?,

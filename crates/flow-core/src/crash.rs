@@ -57,6 +57,8 @@ spots! {
     Fact = "call.fact", "Reads the business record.";
     Refund = "call.refund", "Pays back.";
     QueryRefund = "call.query_refund", "Asks the wallet about a refund.";
+    EntryEnter = "call.entry_enter", "Comes in through the entry lock.";
+    EntryLeave = "call.entry_leave", "Gives the entry lock back.";
     Notify = "call.notify", "Tells an application of its flow.";
 
     TakeBlock = "write.take_block", "Takes a block of flow ids.";

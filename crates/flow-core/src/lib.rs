@@ -23,6 +23,7 @@ mod decisions;
 #[cfg(feature = "mutants")]
 pub mod decisions;
 pub mod downstream;
+pub mod entrance;
 pub mod flow;
 pub mod ids;
 pub mod money;

@@ -91,10 +91,8 @@ impl Default for Schedule {
 
 /// Delay in milliseconds before a *postponed* try, one that was surely not executed: the time the refusing side
 /// asked for, plus a share of `spread_ms`, so that what piled up during an outage does not come back as one wave.
-pub const fn postpone_ms(retry_after_ms: u64, spread_ms: u64, jitter: JitterPermille) -> u64 {
-    let wait_ms =
-        if retry_after_ms > Schedule::MAX_DELAY_MS { Schedule::MAX_DELAY_MS } else { retry_after_ms };
-    wait_ms + jitter.of(spread_ms) + 1
+pub fn postpone_ms(retry_after_ms: u64, spread_ms: u64, jitter: JitterPermille) -> u64 {
+    retry_after_ms.min(Schedule::MAX_DELAY_MS) + jitter.of(spread_ms) + 1
 }
 
 #[cfg(test)]
@@ -120,6 +118,35 @@ mod tests {
         assert!(Schedule::new(vec![Schedule::MAX_DELAY_MS]).is_ok());
         assert!(Schedule::new(vec![Schedule::MAX_DELAY_MS + 1]).is_err());
         assert_eq!(Schedule::new(vec![1; 65]), Err(ScheduleError::TooLong));
+    }
+
+    #[test]
+    fn a_jitter_picks_its_share_of_a_span() {
+        let table = [
+            (0, 7_777, 0),
+            (500, 1_000, 500),
+            (999, 999, 998),
+            (250, 10_400, 2_600),
+            (333, 7_777, 2_589),
+            (1_500, 1_000, 500),
+        ];
+        for (permille, span_ms, expected_ms) in table {
+            assert_eq!(JitterPermille::new(permille).of(span_ms), expected_ms, "{permille} of {span_ms}");
+        }
+    }
+
+    #[test]
+    fn delays_with_jitter() {
+        let (schedule, half, most) =
+            (Schedule::default(), JitterPermille::new(500), JitterPermille::new(999));
+        assert_eq!(schedule.delay_ms(0, most), 1_250, "a quarter more, the whole of it");
+        assert_eq!(schedule.delay_ms(4, half), 67_500);
+        assert_eq!(postpone_ms(5, 1_000, half), 506);
+        assert_eq!(
+            postpone_ms(Schedule::MAX_DELAY_MS + 1, 0, half),
+            Schedule::MAX_DELAY_MS + 1,
+            "capped, and one more"
+        );
     }
 
     proptest! {

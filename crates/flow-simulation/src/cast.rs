@@ -4,22 +4,31 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use flow_adapters::timer::{NoWake, Timer, TimerOptions};
 use flow_core::advance::Advancer;
-use flow_core::downstream::{BreakerLimits, BudgetLimits, Downstreams, Limits};
-use flow_core::ids::{FlowId, Version};
+use flow_core::callback::{CallbackSettings, Callbacks};
+use flow_core::downstream::{BreakerLimits, BudgetLimits, Downstreams, Limits, Receivers};
+use flow_core::ids::{CallerId, FlowId, Version};
+use flow_core::notify::RetryPlan;
 use flow_core::ports::{Business, Clock, FlowStore, Jitter, WakeError, WakeQueue, Wallet};
+use flow_core::retry::Schedule;
 use flow_testkit::jitter::SeededJitter;
 use flow_testkit::samples;
 use pay_api::work::{Changes, TimedAdvance, Work};
 use pay_scanner::advance::AdvanceDue;
+use pay_scanner::inbox::{InboxSettings, InboxSweep};
+use pay_scanner::notify::{Notifier, NotifySettings};
 use pay_scanner::round::{Sweep, SweepSettings};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use crate::channel::{self, CallbackEntrance};
 use crate::dice::Topic;
+use crate::entrance::Entrance;
 use crate::far::Far;
 use crate::life::{Death, Life};
 use crate::onlooker::Step;
+use crate::papers::{Application, Papers};
 use crate::plan::{APIS, Upheaval, UpheavalKind};
 use crate::site::Site;
 use crate::statements::Statements;
@@ -35,6 +44,15 @@ const LIMITS: Limits = Limits {
     breaker: BreakerLimits { failures_to_open: 5, open_ms: 1_000, max_open_ms: 30_000, probes: 1 },
 };
 
+/// How long an event, or a notification, is left to the process that works on it.
+const CLAIM_MS: u64 = 15_000;
+
+/// How long after its arrival an event is given up: nothing here takes longer to be confirmed or excluded.
+const GIVE_UP_AFTER_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// Pause between two looks into the outbox.
+const OUTBOX_POLL_MS: u64 = 60_000;
+
 /// Most that a process carries at once.
 const MAX_IN_FLIGHT: usize = 64;
 
@@ -48,7 +66,7 @@ pub(crate) struct Cast {
 #[derive(Clone)]
 struct Running {
     life: Arc<Life>,
-    work: Option<Arc<Work>>,
+    entrance: Option<CallbackEntrance>,
 }
 
 impl Cast {
@@ -61,6 +79,9 @@ impl Cast {
             let running = cast.bring_up(place);
             cast.running().push(running);
         }
+        if let Some(letters) = site.letter_box() {
+            tokio::spawn(channel::carry(Arc::clone(&cast), letters));
+        }
         tokio::spawn(restart(Arc::clone(&cast), died));
         for upheaval in site.plan.upheavals.clone() {
             tokio::spawn(befall(Arc::clone(&cast), upheaval));
@@ -70,10 +91,19 @@ impl Cast {
 
     /// The entrance of a process that takes requests; `None` while it is down.
     pub(crate) fn api(&self, number: u64) -> Option<Arc<Work>> {
+        self.callback_entrance(number).map(|entrance| entrance.work)
+    }
+
+    /// The same, for callbacks.
+    pub(crate) fn callback_entrance(&self, number: u64) -> Option<CallbackEntrance> {
         let place = usize::try_from(number % u64::from(APIS)).unwrap_or(0);
         let running = self.running();
         let process = &running[place];
-        if process.life.stop.is_cancelled() { None } else { process.work.clone() }
+        if process.life.stop.is_cancelled() { None } else { process.entrance.clone() }
+    }
+
+    pub(crate) fn site(&self) -> &Arc<Site> {
+        &self.site
     }
 
     fn running(&self) -> MutexGuard<'_, Vec<Running>> {
@@ -94,13 +124,13 @@ impl Cast {
             Arc::new(ProcessClock::new(Arc::clone(&site.time), draw.between(0, 1 << 30), drift_ppm));
         let jitter: Arc<dyn Jitter> = Arc::new(SeededJitter::new(draw.between(0, u64::MAX - 1)));
         let store: Arc<dyn FlowStore> = Arc::new(Statements::new(Arc::clone(&life)));
-        let work = if place < APIS {
+        let entrance = if place < APIS {
             Some(self.bring_up_api(&life, store, clock, jitter))
         } else {
             self.bring_up_scanner(&life, store, clock, jitter);
             None
         };
-        Running { life, work }
+        Running { life, entrance }
     }
 
     fn advancer(
@@ -129,18 +159,51 @@ impl Cast {
         store: Arc<dyn FlowStore>,
         clock: Arc<dyn Clock>,
         jitter: Arc<dyn Jitter>,
-    ) -> Arc<Work> {
+    ) -> CallbackEntrance {
         let plan = &self.site.plan;
         let options = TimerOptions { max_flows: 4, max_parallel_flows: 2, bound_ms: plan.timer_bound_ms };
         let (timer, driver) = Timer::new(options);
         let wake = Arc::new(Wakes { life: Arc::clone(life), timer });
-        let advancer = self.advancer(life, &store, wake, clock, jitter);
+        let advancer = self.advancer(life, &store, wake, clock, Arc::clone(&jitter));
         let changes = Arc::new(Changes::new(MAX_IN_FLIGHT));
         let budget_ms = plan.call_budget_ms;
         let handler =
             TimedAdvance { advancer: Arc::clone(&advancer), changes: Arc::clone(&changes), budget_ms };
         tokio::spawn(driver.run(Arc::new(handler), life.stop.clone()));
-        Arc::new(Work::new(store, advancer, changes, MAX_IN_FLIGHT, budget_ms))
+        let callbacks = self.callbacks(life, &store, &advancer, jitter);
+        let lock = Arc::new(Entrance::new(Arc::clone(life)));
+        let work = Arc::new(Work::new(store, advancer, changes, lock, MAX_IN_FLIGHT, budget_ms));
+        CallbackEntrance { callbacks, work }
+    }
+
+    fn callbacks(
+        &self,
+        life: &Arc<Life>,
+        store: &Arc<dyn FlowStore>,
+        advancer: &Arc<Advancer>,
+        jitter: Arc<dyn Jitter>,
+    ) -> Arc<Callbacks> {
+        let settings = CallbackSettings {
+            claim_ms: CLAIM_MS,
+            retry: Schedule::new(vec![1_000, 5_000, 30_000, 300_000]).expect("delays within the limits"),
+            give_up_after_ms: GIVE_UP_AFTER_MS,
+            budget_ms: self.site.plan.call_budget_ms,
+        };
+        let inbox = Arc::new(Papers::new(Arc::clone(life)));
+        Arc::new(Callbacks::new(inbox, Arc::clone(store), Arc::clone(advancer), jitter, settings))
+    }
+
+    fn notifier(life: &Arc<Life>, clock: Arc<dyn Clock>, jitter: Arc<dyn Jitter>) -> Arc<Notifier> {
+        let receivers = applications().into_iter().fold(Receivers::new(Arc::clone(&clock)), |all, caller| {
+            all.with(caller, Arc::new(Application::new(Arc::clone(life))), LIMITS)
+        });
+        let settings = NotifySettings {
+            claim_ms: CLAIM_MS,
+            poll_interval_ms: OUTBOX_POLL_MS,
+            retry: RetryPlan::new(vec![1_000, 30_000, 300_000], 60_000).expect("delays within the limits"),
+        };
+        let outbox = Arc::new(Papers::new(Arc::clone(life)));
+        Arc::new(Notifier::new(outbox, receivers, clock, jitter, settings))
     }
 
     /// As `pay-scanner` does it, but for rounds that would find nothing.
@@ -153,7 +216,12 @@ impl Cast {
     ) {
         let plan = &self.site.plan;
         let first = jitter.draw().of(u64::from(plan.partitions));
-        let advancer = self.advancer(life, &store, Arc::new(NoWake), Arc::clone(&clock), jitter);
+        let advancer = self.advancer(life, &store, Arc::new(NoWake), Arc::clone(&clock), Arc::clone(&jitter));
+        let callbacks = self.callbacks(life, &store, &advancer, Arc::clone(&jitter));
+        let events = InboxSettings { page_rows: plan.page_rows, max_parallel_events: 3 };
+        tokio::spawn(inbox_rounds(Arc::clone(life), InboxSweep::new(Arc::clone(&store), callbacks, events)));
+        let notifier = Cast::notifier(life, Arc::clone(&clock), jitter);
+        tokio::spawn(deliver(Arc::clone(life), notifier));
         let advance = AdvanceDue::new(Arc::clone(&store), advancer, plan.call_budget_ms);
         let settings =
             SweepSettings { partitions: plan.partitions, page_rows: plan.page_rows, max_parallel_flows: 3 };
@@ -168,7 +236,7 @@ async fn rounds(life: Arc<Life>, sweep: Sweep, mut first_partition: u32) {
     let site = Arc::clone(&life.site);
     let partitions = sweep.settings().partitions;
     while !life.stop.is_cancelled() {
-        due(&site).await;
+        due(&site, || site.store.next_due()).await;
         // A round that failed starts over like any other; it has reported itself.
         drop(sweep.round(first_partition, &life.stop).await);
         first_partition = (first_partition + 1) % partitions;
@@ -179,12 +247,32 @@ async fn rounds(life: Arc<Life>, sweep: Sweep, mut first_partition: u32) {
     }
 }
 
-/// Waits until a row is due.
-async fn due(site: &Site) {
+/// Rounds over what channels said, likewise.
+async fn inbox_rounds(life: Arc<Life>, sweep: InboxSweep) {
+    let site = Arc::clone(&life.site);
+    while !life.stop.is_cancelled() {
+        due(&site, || site.inbox.next_due()).await;
+        drop(sweep.round(&life.stop).await);
+        life.stop.run_until_cancelled(sleep_ms(site.plan.round_interval_ms)).await;
+    }
+}
+
+/// Tells applications, until the process ends.
+async fn deliver(life: Arc<Life>, notifier: Arc<Notifier>) {
+    notifier.run(&life.stop).await;
+}
+
+/// Who is told of flows.
+pub(crate) fn applications() -> Vec<CallerId> {
+    ["shop", "rival"].into_iter().map(samples::caller_named).collect()
+}
+
+/// Waits until something is due.
+async fn due(site: &Site, next: impl Fn() -> Option<DateTime<Utc>>) {
     loop {
         let changed = site.changed.notified();
         site.time.sync();
-        let wait_ms = match site.store.next_due() {
+        let wait_ms = match next() {
             None => None,
             Some(due) => {
                 let wait_ms = (due - site.time.database.now()).num_milliseconds();

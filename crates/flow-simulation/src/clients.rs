@@ -161,7 +161,7 @@ impl Client {
             self.note(What::Told("connection refused", 0));
             return false;
         };
-        let Ok(mut started) = api.pay(request.clone()) else {
+        let Ok(mut started) = api.pay(request.clone(), patience_ms) else {
             self.note(What::Told("busy", 0));
             return false;
         };

@@ -55,6 +55,18 @@ pub enum Topic {
     Lease,
     /// A wake-up that is asked for.
     Wake,
+    /// What the wallet says of its own accord.
+    Callback,
+    /// A statement: keep, claim or settle what it said.
+    InboxWrite,
+    /// A statement: what of it is due.
+    InboxList,
+    /// A statement: take or settle what applications are told.
+    OutboxWrite,
+    /// A call of an application: tell it of a flow.
+    Notify,
+    /// The entry lock.
+    Entry,
 }
 
 impl Topic {
@@ -82,6 +94,12 @@ impl Topic {
             Topic::ListDue => "list_due",
             Topic::Lease => "lease",
             Topic::Wake => "wake",
+            Topic::Callback => "callback",
+            Topic::InboxWrite => "inbox_write",
+            Topic::InboxList => "inbox_list",
+            Topic::OutboxWrite => "outbox_write",
+            Topic::Notify => "notify",
+            Topic::Entry => "entry",
         }
     }
 }

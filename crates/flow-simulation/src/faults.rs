@@ -315,7 +315,8 @@ fn lie(message: &Message, draw: &mut Draw) -> Option<FarTrouble> {
 
 /// What goes wrong with this statement, if anything does.
 pub(crate) fn of_statement(site: &Site, who: Who, topic: Topic, draw: &mut Draw) -> Option<StoreTrouble> {
-    let is_write = matches!(topic, Topic::Create | Topic::BindKey | Topic::Cas);
+    let is_write =
+        matches!(topic, Topic::Create | Topic::BindKey | Topic::Cas | Topic::InboxWrite | Topic::OutboxWrite);
     let strikes = draw.chance(site.plan.store_trouble);
     let dies = draw.chance(if is_write { site.plan.crashes * 2 } else { site.plan.crashes / 3 });
     let (down_ms, dies_first) = (draw.spread(0, 60_000), draw.chance(300));

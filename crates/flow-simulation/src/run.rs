@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use flow_core::create::PaymentRequest;
 use flow_core::flow::Flow;
+use flow_core::ports::{NotifiedCaller, Outbox as _};
 use flow_testkit::fakes::Switches;
 use flow_testkit::mutants::Subject;
 use tokio::task::JoinSet;
 
-use crate::cast::Cast;
+use crate::cast::{Cast, applications};
 use crate::clients::Client;
 use crate::dice::{Dice, Point};
 use crate::mind::Installed;
@@ -98,6 +99,8 @@ async fn play(setup: &Setup, onlooker: Seat) -> Ran {
     let plan = Plan::draw(&dice);
     let site = Arc::new(Site::new(plan, dice, setup, onlooker));
     let _installed = Installed::for_run(&site);
+    let told = applications().into_iter().map(|caller| NotifiedCaller { caller, is_enabled: true });
+    site.store.set_callers(&told.collect::<Vec<_>>()).await.expect("nothing goes wrong yet");
     let cast = Cast::start(&site);
     let mut clients = JoinSet::new();
     for plan in site.plan.clients.clone() {
@@ -163,7 +166,7 @@ async fn settle(site: &Site, clients: &mut JoinSet<Vec<PaymentRequest>>) -> Vec<
 fn is_quiet(site: &Site) -> bool {
     let held = |flow: &Flow| flow.hold.is_some() && !flow.state.is_terminal() && !site.is_overcharged(flow);
     let waits_for_people = site.plan.people_release && site.store.flows().iter().any(held);
-    site.is_settled() && !site.awaits_delivery() && !waits_for_people
+    site.is_settled() && site.is_said() && !site.awaits_delivery() && !waits_for_people
 }
 
 fn report(site: &Site) -> Ran {

@@ -4,13 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use flow_core::callback::EventKey;
 use flow_core::flow::Flow;
 use flow_core::ids::FlowId;
+use flow_core::notify::EventId;
 use flow_testkit::fakes::{FakeWorld, Switches};
+use flow_testkit::mem_entry::MemEntryLock;
+use flow_testkit::mem_inbox::MemInbox;
 use flow_testkit::mem_store::MemStore;
 use flow_testkit::mutants::Subject;
 use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use crate::channel::Letter;
 use crate::dice::{Dice, Draw, Topic};
 use crate::message::target_number;
 use crate::onlooker::Seat;
@@ -19,6 +25,9 @@ use crate::run::Setup;
 use crate::time::{Time, sleep_ms};
 use crate::trace::{Trace, What, Who};
 
+/// How long the entry lock keeps a place whose holder has died.
+const ENTRY_TTL_MS: u64 = 2_000;
+
 /// One world.
 pub(crate) struct Site {
     pub(crate) time: Arc<Time>,
@@ -26,6 +35,8 @@ pub(crate) struct Site {
     pub(crate) dice: Dice,
     pub(crate) subject: Subject,
     pub(crate) store: MemStore,
+    pub(crate) inbox: MemInbox,
+    pub(crate) entry_lock: MemEntryLock,
     /// Its wallet's face is the wallet; on a clock of its own.
     pub(crate) wallet: FakeWorld,
     /// Its business face is the business system; on a clock of its own.
@@ -35,6 +46,8 @@ pub(crate) struct Site {
     trace: Mutex<Trace>,
     seen: Mutex<Seen>,
     calm: AtomicBool,
+    letters: UnboundedSender<Letter>,
+    letter_box: Mutex<Option<UnboundedReceiver<Letter>>>,
     /// Messages and far-side work that somebody still has to deliver.
     under_way: AtomicU64,
     broken: AtomicBool,
@@ -52,6 +65,8 @@ struct Seen {
     effects: BTreeMap<(Who, String), usize>,
     overcharged: BTreeSet<i64>,
     names: BTreeMap<i64, i64>,
+    acknowledged: Vec<EventKey>,
+    notified: BTreeSet<EventId>,
 }
 
 impl Site {
@@ -59,6 +74,8 @@ impl Site {
         let time = Arc::new(Time::new(plan.wallet_skew_ms, plan.business_skew_ms));
         let store = MemStore::new(time.database.clone());
         store.set_subject(setup.subject);
+        let inbox = MemInbox::new(time.database.clone());
+        let (letters, letter_box) = unbounded_channel();
         let wallet = FakeWorld::new(time.wallet.clone());
         let broken = setup.far_side.clone();
         wallet.set_switches(Switches { close_unsupported: !plan.wallet_closes, ..broken.clone() });
@@ -70,6 +87,10 @@ impl Site {
             dice,
             subject: setup.subject,
             store,
+            inbox,
+            entry_lock: MemEntryLock::new(ENTRY_TTL_MS),
+            letters,
+            letter_box: Mutex::new(Some(letter_box)),
             wallet,
             business,
             changed: Notify::new(),
@@ -186,6 +207,44 @@ impl Site {
             site.under_way.fetch_sub(1, Ordering::SeqCst);
             site.changed.notify_waiters();
         });
+    }
+
+    /// A callback is under way; whoever carries it says when it has [arrived](Site::arrived).
+    pub(crate) fn post(&self, letter: Letter) {
+        self.under_way.fetch_add(1, Ordering::SeqCst);
+        // The cast outlives every letter; if it is gone, so is the run.
+        let _nobody_left = self.letters.send(letter);
+    }
+
+    /// What [`Site::post`] sends; once.
+    pub(crate) fn letter_box(&self) -> Option<UnboundedReceiver<Letter>> {
+        self.letter_box.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// A callback is no longer under way.
+    pub(crate) fn arrived(&self) {
+        self.under_way.fetch_sub(1, Ordering::SeqCst);
+        self.changed.notify_waiters();
+    }
+
+    /// The channel was told that this event is kept.
+    pub(crate) fn acknowledged(&self, key: EventKey) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).acknowledged.push(key);
+    }
+
+    /// What the channel was told is kept.
+    pub(crate) fn all_acknowledged(&self) -> Vec<EventKey> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).acknowledged.clone()
+    }
+
+    /// An application has heard this notification.
+    pub(crate) fn heard_of(&self, id: EventId) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).notified.insert(id);
+    }
+
+    /// Whether it has.
+    pub(crate) fn has_heard_of(&self, id: EventId) -> bool {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).notified.contains(&id)
     }
 
     /// Whether somebody still has to deliver something.

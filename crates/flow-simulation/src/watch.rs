@@ -3,10 +3,12 @@
 
 use std::collections::BTreeSet;
 
+use flow_core::callback::EventType;
 use flow_core::create::PaymentRequest;
 use flow_core::flow::Flow;
 use flow_core::ids::FlowId;
-use flow_core::ports::{Created, FlowEvent, FlowStore as _};
+use flow_core::notify::{Delivery, NotifiedChange};
+use flow_core::ports::{Created, FlowEvent, FlowStore as _, InboxState, OutboxRow};
 use flow_core::state::State;
 use flow_testkit::ledger_check::{Invariant, OrderFacts, check_row, check_settled, check_written};
 use pay_sim::ledger::{Effect, OrderLedger};
@@ -52,14 +54,23 @@ impl Site {
         for (who, books) in [(Who::Wallet, &self.wallet), (Who::Business, &self.business)] {
             let entries = books.with(|world, _| world.ledger(number).entries);
             let seen = self.effects_seen(who, number, entries.len());
-            new_effects.extend(entries.into_iter().skip(seen).map(|entry| (who, named(&entry.effect))));
+            new_effects.extend(entries.into_iter().skip(seen).map(|entry| (who, entry.effect)));
         }
         for (who, what) in &new_effects {
-            self.note(*who, What::Effect(what, flow_number));
+            self.note(*who, What::Effect(named(what), flow_number));
         }
         let flow = flow_id(flow_number).and_then(|id| self.store.flow(id));
         match flow {
-            Some(flow) if flow.trade_order_no.as_str() == number => self.check_flow(&flow, None),
+            Some(flow) if flow.trade_order_no.as_str() == number => {
+                self.check_flow(&flow, None);
+                for (_, effect) in &new_effects {
+                    match effect {
+                        Effect::Charge { .. } => self.tell_of(&flow, EventType::Payment),
+                        Effect::Refund { .. } => self.tell_of(&flow, EventType::Refund),
+                        Effect::Grant { .. } => {}
+                    }
+                }
+            }
             Some(_) | None if new_effects.is_empty() => {}
             Some(_) | None => self.broken(format!("I1 broken: {number} is no flow's number")),
         }
@@ -123,6 +134,7 @@ impl Site {
         if self.version_seen(flow.id, flow.version.0).is_none() {
             let target = target_number(&flow.target);
             self.note(Who::Database, What::Created(flow.id.get(), target, flow.attempt_no.0));
+            self.tell_stories_of(flow);
         }
         let rivals = self.store.flows().into_iter().filter(|other| {
             other.target == flow.target && other.id != flow.id && !other.state.frees_target()
@@ -137,6 +149,12 @@ impl Site {
     /// Whether every row is terminal or waits for people.
     pub(crate) fn is_settled(&self) -> bool {
         self.store.next_due().is_none()
+    }
+
+    /// Whether everything that a channel said is done with, and every application told.
+    pub(crate) fn is_said(&self) -> bool {
+        let pending = |row: &OutboxRow| row.delivery == Delivery::Pending;
+        self.inbox.next_due().is_none() && !self.store.outbox_rows().iter().any(pending)
     }
 
     /// Everything, at the end.
@@ -156,6 +174,46 @@ impl Site {
         }
         self.check_numbers(&flows);
         self.check_debts(&flows);
+        self.check_inbox();
+        self.check_outbox(&flows);
+    }
+
+    /// What a channel was told is kept, is; and nothing that it said is forgotten.
+    fn check_inbox(&self) {
+        let events = self.inbox.events();
+        for key in self.all_acknowledged() {
+            if events.iter().filter(|kept| kept.event.key == key).count() != 1 {
+                self.broken(format!("event {} was called kept, and is not kept once", key.event_id));
+            }
+        }
+        for open in events.iter().filter(|kept| kept.state == InboxState::New) {
+            self.broken(format!("event {} was never done with", open.event.key.event_id));
+        }
+    }
+
+    /// Every end was told once, and what counts as delivered was heard.
+    fn check_outbox(&self, flows: &[Flow]) {
+        let rows = self.store.outbox_rows();
+        for flow in flows.iter().filter(|flow| flow.state.is_terminal()) {
+            let ends = rows.iter().filter(|row| {
+                let told = &row.notification;
+                told.id.flow_id == flow.id && told.change == NotifiedChange::Ended && told.state == flow.state
+            });
+            let ends = ends.count();
+            if ends != 1 {
+                self.broken(format!("the end of flow {} is in the outbox {ends} times", flow.id));
+            }
+        }
+        for row in &rows {
+            let id = row.notification.id;
+            match row.delivery {
+                Delivery::Pending => self.broken(format!("notification {id} was never sent")),
+                Delivery::Delivered if !self.has_heard_of(id) => {
+                    self.broken(format!("notification {id} counts as delivered, and nobody heard it"));
+                }
+                Delivery::Delivered | Delivery::Dead => {}
+            }
+        }
     }
 
     /// What clients were told was not recorded, was not.

@@ -18,8 +18,8 @@ const RARE: [(Mutant, u64); 7] = [
     (Mutant::CloseUnconfirmed, 300),
     (Mutant::LateFollow, 200),
     (Mutant::NoNotAfter, 100),
-    (Mutant::NoSettleMargin, 1_000),
-    (Mutant::HearingClock, 150),
+    (Mutant::NoSettleMargin, 1_300),
+    (Mutant::HearingClock, 1_200),
     (Mutant::CasWithoutVersion, 400),
 ];
 

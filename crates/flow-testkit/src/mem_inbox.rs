@@ -54,6 +54,12 @@ impl MemInbox {
         *self.is_away.lock().expect("no holder of this lock panics") = is_away;
     }
 
+    /// When the next open event is due; `None` if none is open.
+    pub fn next_due(&self) -> Option<DateTime<Utc>> {
+        let rows = self.rows();
+        rows.iter().filter(|row| row.state == InboxState::New).map(|row| row.next_try_at).min()
+    }
+
     fn rows(&self) -> MutexGuard<'_, Vec<StoredEvent>> {
         self.rows.lock().expect("no holder of this lock panics")
     }

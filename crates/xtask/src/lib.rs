@@ -5,6 +5,7 @@
 //! `cargo xtask sqlx` has to build while the committed query metadata, and with it `flow-core`, is out of date.
 
 pub mod db;
+pub mod programs;
 pub mod progress;
 pub mod stack;
 

@@ -3,10 +3,8 @@
 use anyhow::Context as _;
 use tokio::process::Command;
 use xtask::db::{Flavor, Server, ServerOptions};
+use xtask::programs::{self, MISSING_VARIABLE, Program};
 use xtask::progress::warn_loudly;
-
-/// Names the flavours that cannot be had on this machine, comma-separated: suites skip those, and only those.
-const MISSING_VARIABLE: &str = "PAY_TEST_MISSING";
 
 /// The servers the suites run on.
 pub(crate) struct Stand {
@@ -15,6 +13,8 @@ pub(crate) struct Stand {
     missing: Vec<Flavor>,
     /// What was left out on purpose; suites skip it, too.
     unwanted: Vec<Flavor>,
+    /// Programs beside the databases that cannot be had.
+    missing_programs: Vec<Program>,
 }
 
 impl Stand {
@@ -22,7 +22,8 @@ impl Stand {
     pub(crate) async fn start(wanted: &[Flavor]) -> anyhow::Result<Self> {
         let unwanted: Vec<Flavor> =
             Flavor::ALL.into_iter().filter(|flavor| !wanted.contains(flavor)).collect();
-        let mut stand = Self { servers: Vec::new(), missing: Vec::new(), unwanted };
+        let mut stand =
+            Self { servers: Vec::new(), missing: Vec::new(), unwanted, missing_programs: Vec::new() };
         for &flavor in wanted {
             match tokio::task::spawn_blocking(move || xtask::db::provide(flavor)).await? {
                 Ok(installed) => {
@@ -33,6 +34,12 @@ impl Stand {
                     warn_loudly(&format!("NOT TESTED ON {flavor}: it cannot be had here.\n{reason}"));
                     stand.missing.push(flavor);
                 }
+            }
+        }
+        for program in Program::ALL {
+            if let Err(reason) = tokio::task::spawn_blocking(move || programs::provide(program)).await? {
+                warn_loudly(&format!("NOT TESTED WITH {}: {reason}", program.slug()));
+                stand.missing_programs.push(program);
             }
         }
         anyhow::ensure!(
@@ -50,8 +57,9 @@ impl Stand {
         for server in &self.servers {
             command.env(server.flavor().test_url_variable(), server.root_url());
         }
-        let missing: Vec<&str> =
-            self.missing.iter().chain(&self.unwanted).map(|flavor| flavor.slug()).collect();
+        let flavors = self.missing.iter().chain(&self.unwanted).map(|flavor| flavor.slug());
+        let programs = self.missing_programs.iter().map(|program| program.slug());
+        let missing: Vec<&str> = flavors.chain(programs).collect();
         command.env(MISSING_VARIABLE, missing.join(","));
         command.env_remove("DATABASE_URL").env("SQLX_OFFLINE", "true")
     }
@@ -65,6 +73,9 @@ impl Stand {
             warn_loudly(&format!(
                 "NOT TESTED ON {flavor}: it cannot be had here (the reasons stand at the top)."
             ));
+        }
+        for program in self.missing_programs {
+            warn_loudly(&format!("NOT TESTED WITH {}: it cannot be had here.", program.slug()));
         }
         Ok(())
     }

@@ -128,6 +128,11 @@ pub(crate) struct Case {
 }
 
 impl Case {
+    /// Whether the point lies at the entry lock, which needs a server of its own.
+    pub(crate) fn is_at_entry_lock(&self) -> bool {
+        matches!(self.spot, Spot::EntryEnter | Spot::EntryLeave)
+    }
+
     pub(crate) fn point(&self) -> String {
         format!("{}.{}", self.spot.as_str(), self.side.as_str())
     }
@@ -162,8 +167,9 @@ const START: &[At] = &[
 #[rustfmt::skip]
 const ROWS: &[(Setup, Story, Victim, &[At])] = &[
     (Setup::NoTimer, Story::Pay, Victim::Api, &[
-        at(Spot::LookUp), at(Spot::CreateOne), (Spot::CasOne, 1, CAS_PAYING), at(Spot::Debit), (Spot::CasOne, 2, CAS_PAYED),
+        at(Spot::EntryEnter), at(Spot::LookUp), at(Spot::CreateOne), (Spot::CasOne, 1, CAS_PAYING), at(Spot::Debit), (Spot::CasOne, 2, CAS_PAYED),
         at(Spot::Execute), at(Spot::Fact), (Spot::CasOne, 3, CAS_SUCCESS),
+        at(Spot::EntryLeave),
     ]),
     (Setup::NoTimer, Story::FirstPay, Victim::Api, &[
         (Spot::Session, 1, "committer"), at(Spot::TakeBlock), at(Spot::BlockStart),

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use e2e::{Database, Flavor, Receiver, Site};
-use xtask::stack::{Channel, Process, Profile, Tuning, wait_until};
+use xtask::programs::Program;
+use xtask::stack::{Channel, Process, Profile, RedisServer, Tuning, wait_until};
 
 use super::cases::{Case, Setup, Victim};
 
@@ -19,6 +20,21 @@ const SIGKILL: i32 = 9;
 /// Tells a build with crash points where its orders are.
 pub(crate) const ORDER_FILE_VARIABLE: &str = "PAY_CRASH_FILE";
 
+/// Where the entry lock is looked at, and its server can be had.
+async fn entry_lock(setup: Setup, name: &str) -> anyhow::Result<Option<RedisServer>> {
+    match setup {
+        Setup::NoTimer if !Program::Redis.is_missing() => {
+            let dir = xtask::target_dir().join("e2e").join(format!("redis-{name}-{}", std::process::id()));
+            RedisServer::start(&dir).await.map(Some)
+        }
+        Setup::NoTimer | Setup::Timer | Setup::OneCommitter => Ok(None),
+    }
+}
+
+fn lock_table(url: &str) -> String {
+    format!("\n[entry_lock]\nredis = \"{url}\"\nwait_ms = 100\ntimeout_ms = 1000\n")
+}
+
 /// A stack in which cases are run one after the other.
 pub(crate) struct Lane {
     pub(crate) site: Site,
@@ -29,11 +45,15 @@ pub(crate) struct Lane {
     next_user: u64,
     orders: u32,
     scanner_is_paused: bool,
+    /// Of the entry lock; kept for its drop.
+    _redis: Option<RedisServer>,
 }
 
 impl Lane {
     pub(crate) async fn open(flavor: Flavor, setup: Setup, name: &str) -> anyhow::Result<Lane> {
         let receiver = Receiver::start().await?;
+        let redis = entry_lock(setup, name).await?;
+        let lock = redis.as_ref().map_or_else(String::new, |server| lock_table(&server.url()));
         let tuning = Tuning {
             retry_ms: vec![150],
             claim_ms: 300,
@@ -42,7 +62,7 @@ impl Lane {
             settle_margin_ms: 100,
             round_interval_ms: 100,
             timer_bound_ms: if setup == Setup::Timer { 600_000 } else { 0 },
-            extra: Channel::table() + &notifications(&receiver),
+            extra: Channel::table() + &notifications(&receiver) + &lock,
             ..Tuning::default()
         };
         let database = Database::shared(flavor, name).await?;
@@ -69,7 +89,7 @@ impl Lane {
         ]);
         site.stack.start_api().await?;
         site.stack.start_scanner().await?;
-        Ok(Lane { site, setup, receiver, next_user: 1, orders: 0, scanner_is_paused: false })
+        Ok(Lane { site, setup, receiver, next_user: 1, orders: 0, scanner_is_paused: false, _redis: redis })
     }
 
     /// A user that nobody has used.

@@ -18,8 +18,8 @@ const STATEMENTS: [&str; 7] = [
     ".execute_many(",
 ];
 
-/// What calls a wallet, a business system or a receiver of notifications.
-const CALLS: [&str; 8] = [
+/// What calls a wallet, a business system, a receiver of notifications or the entry lock.
+const CALLS: [&str; 10] = [
     ".debit(&",
     ".query(&",
     ".close(&",
@@ -28,6 +28,8 @@ const CALLS: [&str; 8] = [
     ".execute(&",
     ".fact(&",
     "port.notify(",
+    "lock.enter(",
+    "lock.leave(",
 ];
 
 /// What puts its argument between two points: the macro, and what takes a spot and uses the macro.

@@ -1,6 +1,6 @@
 //! Where applications are told, each behind a gate of its own: one that is dead, slow or flooded delays no other.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Gate, Limits, Turn};
@@ -18,13 +18,13 @@ struct Entry {
 /// The configured receivers, by application.
 pub struct Receivers {
     clock: Arc<dyn Clock>,
-    entries: HashMap<CallerId, Entry>,
+    entries: BTreeMap<CallerId, Entry>,
 }
 
 impl Receivers {
     /// None yet.
     pub fn new(clock: Arc<dyn Clock>) -> Receivers {
-        Receivers { clock, entries: HashMap::new() }
+        Receivers { clock, entries: BTreeMap::new() }
     }
 
     /// Adds one; an application given twice keeps the last.

@@ -5,6 +5,7 @@
 
 mod business;
 mod clock;
+mod entry;
 mod inbox;
 mod outbox;
 mod recon;
@@ -14,6 +15,7 @@ mod wallet;
 
 pub use business::{Business, Execution};
 pub use clock::{Clock, Jitter, SystemClock, SystemJitter};
+pub use entry::{Entered, EntryLock, EntryTicket, OpenEntrance};
 pub use inbox::{Inbox, InboxChange, InboxEvent, InboxPage, InboxState, InboxSummary, InboxWrite, Recorded};
 pub use outbox::{
     ClaimPage, Claimed, DeliveryAttempt, NotifiedCaller, Outbox, OutboxFilter, OutboxPage, OutboxRow,

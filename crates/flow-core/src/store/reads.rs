@@ -68,13 +68,14 @@ impl Reader {
         self.pool.close().await;
     }
 
-    /// Runs one read in a task of its own, between the crash points of its spot. A read that met a dead connection is made once more on another: reading
-    /// twice changes nothing, and after a restart of the server every idle connection is dead.
+    /// Runs one read in a task of its own, between the crash points of its spot. A read that met a dead connection is made
+    /// once more on another: reading twice changes nothing, and after a restart of the server every idle connection is dead.
     pub(super) async fn run<T, R>(&self, spot: Spot, read: R) -> Result<T, StoreError>
     where
         T: Send + 'static,
         R: for<'c> Fn(&'c mut MySqlConnection) -> Reading<'c, T> + Send + Sync + 'static,
     {
+        metrics::counter!("store_reads_total", "kind" => spot.as_str()).increment(1);
         let (pool, limit) = (self.pool.clone(), self.limit);
         let task = tokio::spawn(async move {
             match attempt(&pool, limit, spot, &read).await {

@@ -12,6 +12,7 @@
 #![allow(clippy::unwrap_used, reason = "a suite is test code, though a library to the crates that run it")]
 
 pub mod business;
+pub mod entry;
 pub mod far_side;
 pub mod inbox;
 pub mod outbox;

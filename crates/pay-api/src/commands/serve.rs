@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use flow_adapters::RedisEntryLock;
 use flow_adapters::callback::Channel;
 use flow_config::Config;
 use flow_core::ids::ChannelName;
-use flow_core::ports::{Clock, SystemClock};
+use flow_core::ports::{Clock, EntryLock, OpenEntrance, SystemClock};
 use pay_api::auth::{KeyRing, SystemWallClock};
 use pay_api::work::{Changes, TimedAdvance, Work};
 use pay_api::{Api, Late, Ops, Scenes, Settings, late_router, router};
@@ -25,8 +26,8 @@ pub(crate) async fn run(config: Config) -> Exit {
         Ok(stop) => stop,
         Err(error) => return failed("signals cannot be listened to", &error),
     };
-    let channels = match channels(&config) {
-        Ok(channels) => channels,
+    let entrances = match entrances(&config) {
+        Ok(entrances) => entrances,
         Err(exit) => return exit,
     };
     let metrics = match Metrics::install() {
@@ -61,15 +62,19 @@ pub(crate) async fn run(config: Config) -> Exit {
             return error.exit();
         }
     };
-    serve_with(&config, parts, ops, channels, &late, Serving { stop, ended, server }).await;
+    serve_with(&config, parts, ops, entrances, &late, Serving { stop, ended, server }).await;
     tracing::info!("stopped");
     Exit::Done
 }
 
-type Channels = BTreeMap<ChannelName, Channel>;
+/// Who and what stands at the entrances.
+struct Entrances {
+    channels: BTreeMap<ChannelName, Channel>,
+    lock: Arc<dyn EntryLock>,
+}
 
-/// The configured channels with their keys. A key that cannot be used is a bad configuration.
-fn channels(config: &Config) -> Result<Channels, Exit> {
+/// The configured channels with their keys, and the entry lock. What cannot be used of them is a bad configuration.
+fn entrances(config: &Config) -> Result<Entrances, Exit> {
     let channel = |(name, channel): (&ChannelName, _)| match Channel::new(channel) {
         Ok(channel) => Ok((name.clone(), channel)),
         Err(error) => {
@@ -77,7 +82,17 @@ fn channels(config: &Config) -> Result<Channels, Exit> {
             Err(Exit::BadConfig)
         }
     };
-    config.channels.iter().map(channel).collect()
+    let channels = config.channels.iter().map(channel).collect::<Result<_, Exit>>()?;
+    let Some(server) = &config.entry_lock.redis else {
+        return Ok(Entrances { channels, lock: Arc::new(OpenEntrance) });
+    };
+    match RedisEntryLock::new(server, &config.entry_lock, Arc::new(SystemClock)) {
+        Ok(lock) => Ok(Entrances { channels, lock: Arc::new(lock) }),
+        Err(error) => {
+            failed("entry_lock.redis: not started", &error);
+            Err(Exit::BadConfig)
+        }
+    }
 }
 
 /// The server that is running.
@@ -91,12 +106,12 @@ async fn serve_with(
     config: &Config,
     mut parts: Parts,
     ops: Ops,
-    channels: Channels,
+    entrances: Entrances,
     late: &Late,
     serving: Serving,
 ) {
     let timer = parts.timer.take();
-    let api = Arc::new(api(config, &parts, ops, channels, serving.stop.clone()));
+    let api = Arc::new(api(config, &parts, ops, entrances, serving.stop.clone()));
     let timed = TimedAdvance {
         advancer: Arc::clone(&parts.advancer),
         changes: Arc::clone(&api.changes),
@@ -135,13 +150,14 @@ async fn serve_with(
 /// Least time for the writes that were handed over to the store, in milliseconds.
 const LAST_WRITES_MS: u64 = 500;
 
-fn api(config: &Config, parts: &Parts, ops: Ops, channels: Channels, stopping: CancellationToken) -> Api {
+fn api(config: &Config, parts: &Parts, ops: Ops, entrances: Entrances, stopping: CancellationToken) -> Api {
     let settings = Settings::from_config(&config.api, &config.advance);
     let changes = Arc::new(Changes::new(settings.max_waiters));
     let work = Work::new(
         Arc::clone(&parts.store),
         Arc::clone(&parts.advancer),
         Arc::clone(&changes),
+        entrances.lock,
         settings.max_in_flight,
         settings.advance_budget_ms,
     );
@@ -154,7 +170,7 @@ fn api(config: &Config, parts: &Parts, ops: Ops, channels: Channels, stopping: C
         changes,
         keys: KeyRing::new(config.api.keys.clone()),
         scenes: Scenes::new(config.scenes.clone()),
-        channels,
+        channels: entrances.channels,
         callbacks: Arc::new(parts.callbacks(&config.callbacks, settings.advance_budget_ms)),
         settings,
         wall_clock: Arc::new(SystemWallClock),

@@ -73,7 +73,7 @@ pub(super) async fn create_payment(
     };
     let wait_ms = api.granted_wait_ms(preferred_wait_ms(&headers), api.settings.default_wait_ms);
 
-    let mut started = api.work.pay(request)?;
+    let mut started = api.work.pay(request, wait_ms)?;
     let taken = started.answer().await??;
     let spent_ms = api.clock.monotonic_ms().saturating_sub(started_ms);
     let left_ms = wait_ms.saturating_sub(spent_ms);

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use flow_core::advance::{AdvanceError, Advanced, Advancer, Call, Cancelled, Handled};
 use flow_core::callback::Callbacks;
 use flow_core::create::{CreateError, PaymentRequest, Taken, create};
+use flow_core::entrance;
 use flow_core::flow::{Flow, Trigger};
 use flow_core::ids::{Actor, FlowId, TraceId};
-use flow_core::ports::{FlowStore, InboxEvent, Seen};
+use flow_core::ports::{EntryLock, FlowStore, InboxEvent, Seen};
 use metrics::gauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::task::TaskTracker;
@@ -60,6 +61,7 @@ pub struct Work {
     store: Arc<dyn FlowStore>,
     advancer: Arc<Advancer>,
     changes: Arc<Changes>,
+    entry_lock: Arc<dyn EntryLock>,
     tasks: TaskTracker,
     places: Arc<Semaphore>,
     /// Callbacks can come in floods, and the scanner finds what is not begun here: payments go first.
@@ -74,6 +76,7 @@ impl Work {
         store: Arc<dyn FlowStore>,
         advancer: Arc<Advancer>,
         changes: Arc<Changes>,
+        entry_lock: Arc<dyn EntryLock>,
         max_in_flight: usize,
         budget_ms: u64,
     ) -> Work {
@@ -81,17 +84,34 @@ impl Work {
         let callback_places = Arc::new(Semaphore::new((max_in_flight / 4).clamp(1, Semaphore::MAX_PERMITS)));
         let callback_turns = Arc::new(Semaphore::new(MAX_PARALLEL_CALLBACKS));
         let tasks = TaskTracker::new();
-        Work { store, advancer, changes, tasks, places, callback_places, callback_turns, budget_ms }
+        Work {
+            store,
+            advancer,
+            changes,
+            entry_lock,
+            tasks,
+            places,
+            callback_places,
+            callback_turns,
+            budget_ms,
+        }
     }
 
-    /// Takes a payment request and, if it makes a new flow, advances it.
+    /// Takes a payment request and, if it makes a new flow, advances it; behind whoever is at it for the same target, if
+    /// there is an entry lock, but not for longer than `entry_wait_ms`.
     ///
     /// # Errors
     /// [`Busy`].
-    pub fn pay(&self, request: PaymentRequest) -> Result<Started<Result<Taken, CreateError>>, Busy> {
+    pub fn pay(
+        &self,
+        request: PaymentRequest,
+        entry_wait_ms: u64,
+    ) -> Result<Started<Result<Taken, CreateError>>, Busy> {
         let (store, advance) =
             (Arc::clone(&self.store), self.advance_after(Trigger::Sync, request.trace_id.clone()));
+        let lock = Arc::clone(&self.entry_lock);
         self.start(move |answer, rest| async move {
+            let ticket = entrance::enter(&*lock, &request.target, entry_wait_ms).await;
             let taken = create(&*store, &request).await;
             let created = match &taken {
                 Ok(Taken::Created(seen)) => Some(seen.clone()),
@@ -102,6 +122,7 @@ impl Work {
             if let Some(seen) = created {
                 advance.seen(seen, rest).await;
             }
+            entrance::leave(&*lock, ticket).await;
         })
     }
 

@@ -17,7 +17,7 @@ use flow_core::downstream::{BreakerLimits, BudgetLimits, BusinessRules, Downstre
 use flow_core::flow::Flow;
 use flow_core::ids::{CallerId, DownstreamName, Scene};
 use flow_core::money::Currency;
-use flow_core::ports::{Clock, FlowStore};
+use flow_core::ports::{Clock, FlowStore, OpenEntrance};
 use flow_core::retry::Schedule;
 use flow_testkit::clock::ManualClock;
 use flow_testkit::jitter::FixedJitter;
@@ -152,6 +152,7 @@ impl Harness {
             Arc::clone(&shared),
             Arc::clone(&advancer),
             Arc::clone(&changes),
+            Arc::new(OpenEntrance),
             settings.max_in_flight,
             settings.advance_budget_ms,
         );

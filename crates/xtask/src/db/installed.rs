@@ -152,7 +152,7 @@ pub(super) fn joined(name: &str, path: &Path) -> std::ffi::OsString {
 }
 
 /// The folders of an unpacked root that hold shared libraries, whatever the architecture's name.
-fn library_folders(root: &Path) -> Vec<PathBuf> {
+pub(super) fn library_folders(root: &Path) -> Vec<PathBuf> {
     let mut folders = Vec::new();
     for parent in ["usr/lib", "lib"] {
         let Ok(entries) = fs::read_dir(root.join(parent)) else { continue };
@@ -164,7 +164,7 @@ fn library_folders(root: &Path) -> Vec<PathBuf> {
     folders
 }
 
-fn find_loader(folder: &Path) -> Option<PathBuf> {
+pub(super) fn find_loader(folder: &Path) -> Option<PathBuf> {
     fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path())).find(|path| {
         path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("ld-linux")) && path.is_file()
     })

@@ -23,6 +23,7 @@ mod container;
 mod error;
 mod guard;
 mod installed;
+pub(crate) mod packages;
 mod ports;
 mod process;
 mod provide;

@@ -10,7 +10,9 @@ mod channel;
 mod clock;
 mod config;
 mod process;
+mod receiver;
 mod recon;
+mod redis;
 mod schema;
 mod sim;
 
@@ -26,6 +28,8 @@ pub use channel::Channel;
 pub use clock::{Patience, utc_now};
 pub use config::{CALLER, Keys, Tuning, key_table};
 pub use process::{Process, ProcessOptions, free_port, wait_until};
+pub use receiver::{Heard, Manner, Receiver};
+pub use redis::RedisServer;
 pub use schema::{Schema, migrate};
 pub use sim::{OrderCalls, OrderLedger, SimClient};
 

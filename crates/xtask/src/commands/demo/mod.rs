@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: a private database, the simulator, the API and the scanner, and six payments that other systems
+//! `cargo xtask demo`: a private database, the simulator, the API and the scanner, and payments that other systems
 //! lose, told from the client's side. Ends with a table and fails loudly if an invariant does not hold.
 
 mod scenes;
@@ -12,7 +12,9 @@ use sqlx::Connection as _;
 
 use xtask::db::{Flavor, Server, ServerOptions};
 use xtask::progress::Phase;
-use xtask::stack::{Audit, Keys, Patience, Profile, Schema, Stack, StackOptions, Tuning, wait_until};
+use xtask::stack::{
+    Audit, Channel, Keys, Patience, Profile, Receiver, Schema, Stack, StackOptions, Tuning, wait_until,
+};
 
 use crate::cargo;
 
@@ -43,20 +45,22 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
 async fn play(server: &Server, arguments: &Arguments) -> anyhow::Result<()> {
     let phase = Phase::start("migrating the schema, starting simulator, API and scanner");
     let schema = Schema::prepare(&server.root_url(), "pay", Profile::Debug).await?;
+    let application = Receiver::start().await?;
+    let told = format!("\n{}{}", Channel::table(), application.table());
     let mut stack = Stack::start(StackOptions {
         app_url: schema.app_url,
         migrate_url: schema.migrate_url,
         dir: demo_dir()?,
         profile: Profile::Debug,
         sim_in_memory: false,
-        tuning: Tuning::default(),
+        tuning: Tuning { extra: told, ..Tuning::default() },
     })
     .await?;
     stack.start_api().await?;
     stack.start_scanner().await?;
     phase.done();
 
-    let stories = scenes::play_all(&mut stack).await?;
+    let stories = scenes::play_all(&mut stack, &application).await?;
     let audit = settle(server, &stack).await?;
     table::print(&stories, &audit);
     let violations = audit.violations();

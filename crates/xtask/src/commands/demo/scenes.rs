@@ -1,9 +1,9 @@
-//! The six stories. Each returns the flows that it made, for the table.
+//! The stories. Each returns the flows that it made, for the table.
 
 use anyhow::Context as _;
 use serde_json::json;
 
-use xtask::stack::{ApiClient, Keys, Payment, Reply, SimClient, Stack};
+use xtask::stack::{ApiClient, Channel, Keys, Manner, Payment, Receiver, Reply, SimClient, Stack};
 
 use super::{STORY_END, eventually};
 
@@ -15,7 +15,7 @@ pub(super) struct Story {
 }
 
 /// Plays them all, one after the other.
-pub(super) async fn play_all(stack: &mut Stack) -> anyhow::Result<Vec<Story>> {
+pub(super) async fn play_all(stack: &mut Stack, application: &Receiver) -> anyhow::Result<Vec<Story>> {
     let mut stories = Vec::new();
     stories.extend(plain_success(&stack.api(0)).await?);
     stories.extend(lost_responses(&stack.api(0), &stack.sim()).await?);
@@ -23,6 +23,7 @@ pub(super) async fn play_all(stack: &mut Stack) -> anyhow::Result<Vec<Story>> {
     stories.extend(poor_then_rich(&stack.api(0), &stack.sim()).await?);
     stories.extend(missed_deadline(&stack.api(0), &stack.sim()).await?);
     stories.extend(killed_api(stack).await?);
+    stories.extend(told(stack, application).await?);
     Ok(stories)
 }
 
@@ -229,6 +230,55 @@ async fn killed_api(stack: &mut Stack) -> anyhow::Result<Vec<Story>> {
     say_ledger(&sim, &trade_order_no).await?;
     Ok(vec![Story {
         title: "API killed in a debit",
+        flow_id: end.flow_id().to_owned(),
+        expected: "BIZ_SUCCESS",
+    }])
+}
+
+async fn told(stack: &Stack, application: &Receiver) -> anyhow::Result<Vec<Story>> {
+    chapter(
+        7,
+        "The wallet tells of its charge by itself, three times, and a forger, too; the application is told of the end",
+    );
+    let (api, sim) = (stack.api(0), stack.sim());
+    sim.callbacks(json!({
+        "url": Channel::url(&stack.api_url(0)), "secret": Channel::secret(),
+        "copies": 3, "forged_permille": 1000, "before_response": true,
+    }))
+    .await?;
+    application.behave(Manner::status(500));
+    let reply = api.pay("told-1", &Payment::new(107, "R:107:1").body(), Some(5)).await?;
+    say_reply("POST /payments", &reply);
+    let end = ended(&api, reply.flow_id(), "BIZ_SUCCESS").await?;
+    let counts = eventually("the callbacks to arrive", || async {
+        let counts = sim.callback_counts().await?;
+        Ok((counts["under_way"] == 0).then_some(counts))
+    })
+    .await?;
+    println!(
+        "   Callbacks: {} accepted and kept as one event, {} forged, {} of these accepted.",
+        counts["accepted"], counts["forged"], counts["forged_accepted"]
+    );
+    anyhow::ensure!(counts["accepted"] == 3 && counts["forged"] == 1, "not every callback came: {counts}");
+    anyhow::ensure!(counts["forged_accepted"] == 0, "a forged callback was accepted");
+    say(
+        "A callback decides nothing: it made the service ask the wallet, before the debit itself was answered:",
+    );
+    say_events(&api, end.flow_id()).await?;
+    let prefix = format!("evt_{}_", end.flow_id());
+    let tells = || application.heard().into_iter().filter(|heard| heard.id.starts_with(&prefix));
+    eventually("the application to be told", || async { Ok(tells().next()) }).await?;
+    application.behave(Manner::status(204));
+    let accepted = || async { Ok(tells().find(|heard| heard.accepted)) };
+    let heard = eventually("the application to accept", accepted).await?;
+    heard.verify(&Receiver::secret())?;
+    println!(
+        "   The application answered 500 at first and was told {} times in all, signed, always as {}.",
+        tells().count(),
+        heard.id
+    );
+    Ok(vec![Story {
+        title: "told by callback, told onwards",
         flow_id: end.flow_id().to_owned(),
         expected: "BIZ_SUCCESS",
     }])

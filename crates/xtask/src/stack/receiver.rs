@@ -78,13 +78,32 @@ pub struct Receiver {
     listening: Option<JoinHandle<()>>,
 }
 
+/// Known to everybody, like every secret of the stack.
+const SECRET: &[u8] = b"local-notification-secret-1c7e";
+
 impl Receiver {
+    /// What tells the application `shop` here, as sections of the configuration file: quickly tried again.
+    pub fn table(&self) -> String {
+        format!(
+            "[notifications]\nclaim_ms = 3000\npoll_interval_ms = 50\nretry_ms = [300, 300, 300, 300]\n\
+             allow_private_targets = true\n\n[notifications.applications.shop]\nurl = \"{}\"\nsecret = \"{}\"\n\
+             timeout_ms = 500\nconnect_timeout_ms = 300\nqueue_wait_ms = 500\n\n",
+            self.url(),
+            Receiver::secret()
+        )
+    }
+
+    /// The secret in it.
+    pub fn secret() -> String {
+        format!("whsec_{}", STANDARD.encode(SECRET))
+    }
+
     /// Starts to listen on a port of this machine.
     ///
     /// # Errors
     /// No port is to be had.
     pub async fn start() -> anyhow::Result<Receiver> {
-        let port = xtask::stack::free_port()?;
+        let port = super::free_port()?;
         let mut receiver = Receiver {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
             manner: Arc::new(Mutex::new(Manner::status(204))),
