@@ -9,10 +9,12 @@ use std::path::Path;
 
 use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
 use chrono_tz::Tz;
-use flow_bills::{BillEntry, BillFormat, BillRules, BillSink, GenericCsv, QuarantinedRow, SinkError, read_bill};
+use flow_bills::{
+    BillEntry, BillFormat, BillRules, BillSink, GenericCsv, QuarantinedRow, SinkError, read_bill,
+};
 use flow_core::ids::{
-    AttemptNo, BizKey, DownstreamName, DownstreamRef, FlowId, OrderRef, RefundOrderNo, Scene, Target, TradeOrderNo,
-    UserId, Version,
+    AttemptNo, BizKey, DownstreamName, DownstreamRef, FlowId, OrderRef, RefundOrderNo, Scene, Target,
+    TradeOrderNo, UserId, Version,
 };
 use flow_core::money::{Currency, Money};
 use flow_core::ports::{Clock as _, ReconFlow, SystemClock};
@@ -61,7 +63,9 @@ fn make(rows: u64, folder: &Path) {
         let id = i64::try_from(id).unwrap();
         TradeOrderNo::derive(UserId::new(1_000 + id % 50_000).unwrap(), FlowId::new(id).unwrap())
     };
-    let at = |id: u64| (day().from + TimeDelta::milliseconds(i64::try_from(id % 86_000_000).unwrap())).format("%F %T");
+    let at = |id: u64| {
+        (day().from + TimeDelta::milliseconds(i64::try_from(id % 86_000_000).unwrap())).format("%F %T")
+    };
     let mut bill = BufWriter::new(File::create(folder.join("bill.csv")).unwrap());
     writeln!(bill, "no,amount,currency,user,ref,at").unwrap();
     for id in shuffled(rows, 2_654_435_761).filter(|id| id % 10_000 != 1) {
@@ -151,12 +155,15 @@ fn compare(folder: &Path) {
     let options = SortOptions { folder: folder.to_owned(), buffer_bytes: 32 * 1024 * 1024 };
     let mut into = Into { sorter: Sorter::new(options), key: Vec::new(), payload: Vec::new() };
     let rules = BillRules::new(Tz::UTC, [("CNY".to_owned(), 2)]);
-    let summary = read_bill(&layout(), &rules, File::open(folder.join("bill.csv")).unwrap(), &mut into).unwrap();
+    let summary =
+        read_bill(&layout(), &rules, File::open(folder.join("bill.csv")).unwrap(), &mut into).unwrap();
     let bill_ms = passed();
     let shared =
         (Scene::new("renew").unwrap(), DownstreamName::new("main").unwrap(), Currency::new("CNY").unwrap());
     let mut flows = 0_u64;
-    for line in BufReader::with_capacity(1 << 20, File::open(folder.join("flows.csv")).unwrap()).lines().skip(1) {
+    for line in
+        BufReader::with_capacity(1 << 20, File::open(folder.join("flows.csv")).unwrap()).lines().skip(1)
+    {
         let flow = flow(&line.unwrap(), &shared);
         into.put(&OrderRef::new(flow.trade_order_no.as_str()).unwrap(), &Record::Local(Box::new(flow)));
         flows += 1;
