@@ -113,6 +113,9 @@ impl ReconConfig {
 
     /// What no single channel can see.
     pub(crate) fn validate(&self, config: &Config, problems: &mut Problems) {
+        if self.evidence_folder.as_os_str().is_empty() {
+            problems.note("recon.evidence_folder", "must not be empty");
+        }
         let mut wallets = BTreeSet::new();
         for (name, channel) in &self.channels {
             let path = format!("recon.channels.{name}");
