@@ -35,7 +35,7 @@ pub struct Settled {
 
 impl Neighbours {
     /// The neighbouring day for which something of this moment is to wait.
-    fn to_wait_for(&self, order: &Order, at: chrono::DateTime<chrono::Utc>) -> Option<NaiveDate> {
+    fn awaited_day(&self, order: &Order, at: chrono::DateTime<chrono::Utc>) -> Option<NaiveDate> {
         let neighbour = order.day.neighbour_of(at, self.within)?;
         let is_done = if neighbour < order.day.date { self.before_is_done } else { self.after_is_done };
         (!is_done).then_some(neighbour)
@@ -125,7 +125,7 @@ fn waits(order: &Order, finding: &Finding, neighbours: &Neighbours) -> Vec<Waiti
     let rows = |kind: EntryKind| {
         let todays = order.rows.iter().filter(move |row| row.kind == kind && row.carried_from.is_none());
         let waits =
-            todays.map(|row| neighbours.to_wait_for(order, row.at).and_then(|day| of_row(order, row, day)));
+            todays.map(|row| neighbours.awaited_day(order, row.at).and_then(|day| of_row(order, row, day)));
         // One that does not wait is enough to speak of it now.
         waits.collect::<Option<Vec<Waiting>>>().unwrap_or_default()
     };
@@ -135,7 +135,7 @@ fn waits(order: &Order, finding: &Finding, neighbours: &Neighbours) -> Vec<Waiti
             EntryKind::Payment => (flow.paid_at, flow.trade_order_no.as_str()),
             EntryKind::Refund => (flow.finished_at, flow.refund_order_no.as_str()),
         };
-        of_ours(order, kind, number, neighbours.to_wait_for(order, at?)?)
+        of_ours(order, kind, number, neighbours.awaited_day(order, at?)?)
     };
     match finding.kind {
         FindingKind::LocalPaidWalletNothing | FindingKind::LocalSuccessWalletNothing => {
