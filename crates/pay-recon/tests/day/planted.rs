@@ -126,12 +126,11 @@ fn plantable() -> impl Iterator<Item = FindingKind> {
 
 /// What comes with a kind where it is planted as it happens.
 fn kinds_of(kind: FindingKind) -> BTreeSet<FindingKind> {
-    match kind {
-        FindingKind::TwoAttemptsCharged => {
-            [FindingKind::WalletPaidLocalPayFail, FindingKind::TwoAttemptsCharged].into()
-        }
-        other => [other].into(),
+    let mut kinds = BTreeSet::from([kind]);
+    if kind == FindingKind::TwoAttemptsCharged {
+        kinds.insert(FindingKind::WalletPaidLocalPayFail);
     }
+    kinds
 }
 
 /// A busy day with so many of each kind.
