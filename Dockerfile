@@ -5,9 +5,9 @@ COPY . .
 # The queries are checked against the committed .sqlx: no database is needed to build.
 ENV SQLX_OFFLINE=true
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
-    cargo build --release --locked --package pay-api --package pay-scanner --package pay-sim \
+    cargo build --release --locked --package pay-api --package pay-scanner --package pay-recon --package pay-sim \
     && mkdir /out \
-    && cp target/release/pay-api target/release/pay-scanner target/release/pay-sim /out/
+    && cp target/release/pay-api target/release/pay-scanner target/release/pay-recon target/release/pay-sim /out/
 
 FROM debian:bookworm-slim
 RUN apt-get update \

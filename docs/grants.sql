@@ -56,3 +56,20 @@ GRANT SELECT, UPDATE (
   ) ON `pay`.`pay_outbox` TO 'pay_run'@'%';
 
 GRANT SELECT ON `pay`.`pay_outbox_attempt` TO 'pay_run'@'%';
+
+-- Reconciliation: nothing of a payment is written. Triggers keep the trail. Entries that waited over a midnight are the
+-- only rows that the service deletes.
+-- (UPDATE on every column where a row may be there already, as above. Triggers freeze what a batch is about.)
+GRANT SELECT, INSERT, UPDATE ON `pay`.`recon_batch` TO 'pay_run'@'%';
+
+GRANT SELECT, INSERT, UPDATE ON `pay`.`recon_batch_part` TO 'pay_run'@'%';
+
+GRANT SELECT, INSERT, UPDATE (
+    flow_id, state, version, findings, finding_count, kinds, moves_money, stake_minor, stake_currency, local_record,
+    bill_records, assigned_to, proposed_state, proposed_by, proposed_reason, confirmed_by, changed_at, closed_at,
+    ev_version, ev_kind, ev_actor, ev_note
+  ) ON `pay`.`recon_ticket` TO 'pay_run'@'%';
+
+GRANT SELECT ON `pay`.`recon_ticket_trail` TO 'pay_run'@'%';
+
+GRANT SELECT, INSERT, UPDATE, DELETE ON `pay`.`recon_carry` TO 'pay_run'@'%';

@@ -18,6 +18,7 @@ mod log;
 mod notifications;
 mod problems;
 mod reader;
+mod recon;
 mod scanner;
 mod scene;
 mod secret;
@@ -41,6 +42,7 @@ pub use entry_lock::{EntryLockConfig, NoRedisUrl, RedisUrl};
 pub use log::{LogConfig, LogFormat};
 pub use notifications::{ApplicationConfig, NotificationsConfig, SigningSecret};
 pub use problems::{ConfigError, Problem, Problems};
+pub use recon::{DATE_MARK, ReconChannelConfig, ReconConfig};
 pub use scanner::ScannerConfig;
 pub use scene::{AmountLimits, SceneConfig};
 pub use secret::{KeyHash, Secret};
@@ -94,6 +96,8 @@ pub struct Config {
     pub notifications: NotificationsConfig,
     /// How wake-ups go through a message broker, if they do.
     pub broker: BrokerConfig,
+    /// How days are compared.
+    pub recon: ReconConfig,
     /// Logging.
     pub log: LogConfig,
 }
@@ -128,6 +132,7 @@ impl Config {
         let scanner = root.section("scanner", ScannerConfig::read);
         let notifications = root.section("notifications", NotificationsConfig::read);
         let broker = root.section("broker", BrokerConfig::read);
+        let recon = root.section("recon", ReconConfig::read);
         let log = root.section("log", LogConfig::read);
         root.finish();
         let config = Config {
@@ -143,6 +148,7 @@ impl Config {
             scanner: scanner?,
             notifications: notifications?,
             broker: broker?,
+            recon: recon?,
             log: log?,
         };
         config.validate(problems);
@@ -167,6 +173,7 @@ impl Config {
         self.api.validate(problems);
         self.notifications.validate(problems);
         self.broker.validate(&self.scanner, problems);
+        self.recon.validate(self, problems);
         if self.scenes.is_empty() && problems.is_empty() {
             problems.note("scenes", "there must be at least one; without a scene no payment can be taken");
         }

@@ -15,6 +15,7 @@ use std::str::FromStr;
 
 use config::{Map, Value, ValueKind};
 use flow_core::retry::Schedule;
+use serde::de::DeserializeOwned;
 
 use crate::layers::{is_from_environment, origin_note};
 use crate::problems::Problems;
@@ -309,6 +310,19 @@ impl<'p> Table<'p> {
             self.note_value(key, &value, "must be a list of texts");
         }
         secrets
+    }
+
+    /// What serde makes of a key's value. The first thing that is wrong is noted.
+    pub(crate) fn deserialized<T: DeserializeOwned>(&mut self, key: &str) -> Option<T> {
+        let value = self.take_required(key)?;
+        let note = origin_note(&value);
+        match value.try_deserialize() {
+            Ok(read) => Some(read),
+            Err(error) => {
+                self.note(key, format!("{error}{note}"));
+                None
+            }
+        }
     }
 
     /// A retry schedule: a list of delays in milliseconds.

@@ -107,6 +107,32 @@ spots! {
     OutboxAttempts = "outbox.attempts", "Reads the log of attempts.";
     OutboxSummary = "outbox.summary", "Counts what is owed.";
 
+    ReconBatchOpen = "recon.batch_open", "Makes the batch of a day.";
+    ReconBatchFind = "recon.batch_find", "Reads batches.";
+    ReconBatchParts = "recon.batch_parts", "Says into how many parts a batch is split.";
+    ReconPartOpen = "recon.part_open", "Makes a part of a batch.";
+    ReconPartClaim = "recon.part_claim", "Claims a part of a batch.";
+    ReconPartRead = "recon.part_read", "Reads the parts of a batch.";
+    ReconPartKeep = "recon.part_keep", "Keeps the claim of a part.";
+    ReconPartEnd = "recon.part_end", "Writes what a part came to.";
+    ReconBatchSettle = "recon.batch_settle", "Makes a batch what its parts are.";
+    ReconOpenFlows = "recon.open_flows", "Reads flows that are charged and not ended.";
+    ReconEndedFlows = "recon.ended_flows", "Reads flows that ended.";
+    ReconFlowsByNumber = "recon.flows_by_number", "Reads flows by their order numbers.";
+    ReconTargetFlows = "recon.target_flows", "Reads every attempt at a target.";
+    ReconTicketOpen = "recon.ticket_open", "Opens a ticket.";
+    ReconTicketWrite = "recon.ticket_write", "Writes a ticket.";
+    ReconTicketLoad = "recon.ticket_load", "Reads the ticket of an order.";
+    ReconTicketFind = "recon.ticket_find", "Finds tickets for people.";
+    ReconTicketCurrent = "recon.ticket_current", "Lists what a channel's tickets are about.";
+    ReconTrail = "recon.trail", "Reads the trail of a ticket.";
+    ReconSummary = "recon.summary", "Counts open tickets.";
+    ReconCarryPut = "recon.carry_put", "Lets an entry wait for a neighbouring day.";
+    ReconCarryTake = "recon.carry_take", "Takes an entry out that waited.";
+    ReconCarryFor = "recon.carry_for", "Lists what waits for a day.";
+    ReconCarryOf = "recon.carry_of", "Lists what a day lets wait.";
+    ReconFact = "recon.fact", "Reads a business record to compare it.";
+
     LeaseSchema = "lease.schema", "Reads the name that the sweep's lock is made of.";
     LeaseTake = "lease.take", "Takes the sweep's lock.";
     LeaseConfirm = "lease.confirm", "Confirms the sweep's lock.";

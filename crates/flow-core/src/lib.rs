@@ -6,6 +6,7 @@
 //! - [`ports`] are the traits through which everything outside is reached.
 //! - [`create`] takes requests; [`advance`] is the only code that changes a flow's state. Both know ports alone.
 //! - [`callback`] takes what channels say of their own accord: kept, asked about, never believed.
+//! - [`recon`] is what reconciliation talks about: kinds of difference, tickets, batches. Pure, too.
 //! - [`downstream`] keeps each wallet and business system behind its gate: concurrency, rate budget, breaker.
 //! - [`store`] is the MySQL implementation of the store port.
 //! - [`crash`] names the points at which the crash matrix kills a process; nothing of it is in a build that ships.
@@ -28,6 +29,7 @@ pub mod ids;
 pub mod money;
 pub mod notify;
 pub mod ports;
+pub mod recon;
 pub mod retry;
 pub mod state;
 pub mod store;

@@ -2,7 +2,7 @@
 //!
 //! - [`clock`], [`jitter`], [`wake`]: the small ports, under a test's full control.
 //! - [`mem_store`]: the flow store in memory, with the database's guards and scripted failures.
-//! - [`mem_inbox`]: the inbox in memory. [`mem_entry`]: the entry lock.
+//! - [`mem_inbox`]: the inbox in memory. [`mem_entry`]: the entry lock. [`mem_recon`]: what reconciliation keeps.
 //! - [`fakes`]: wallet and business over the simulator's pure state machine, with scripted faults.
 //! - [`conformance`]: one suite per port; the fakes here and every real adapter pass the same.
 //! - [`ledger_check`]: the invariants, as one function over rows, audit log and the downstream's ledger.
@@ -18,6 +18,7 @@ pub mod jitter;
 pub mod ledger_check;
 pub mod mem_entry;
 pub mod mem_inbox;
+pub mod mem_recon;
 pub mod mem_store;
 pub mod mutants;
 pub mod samples;

@@ -8,6 +8,14 @@ const STORE_CASES: [&str; 5] = [
     include_str!("../src/conformance/store/scan.rs"),
 ];
 
+const RECON_CASES: [&str; 5] = [
+    include_str!("../src/conformance/recon/batches.rs"),
+    include_str!("../src/conformance/recon/carries.rs"),
+    include_str!("../src/conformance/recon/flows.rs"),
+    include_str!("../src/conformance/recon/lists.rs"),
+    include_str!("../src/conformance/recon/tickets.rs"),
+];
+
 #[test]
 fn every_case_is_listed() {
     listed(&STORE_CASES, include_str!("../src/conformance/store/mod.rs"), 39);
@@ -19,6 +27,7 @@ fn every_case_is_listed() {
     listed(&[inbox], inbox, 13);
     let outbox = include_str!("../src/conformance/outbox.rs");
     listed(&[outbox], outbox, 14);
+    listed(&RECON_CASES, include_str!("../src/conformance/recon/mod.rs"), 21);
     let wake = include_str!("../src/conformance/wake.rs");
     listed(&[wake], wake, 5);
 }

@@ -10,19 +10,26 @@ use axum::extract::FromRef;
 use flow_adapters::callback::Channel;
 use flow_core::callback::Callbacks;
 use flow_core::flow::Flow;
-use flow_core::ids::{ChannelName, FlowId};
+use flow_core::ids::{Actor, ChannelName, FlowId, TicketId};
 use flow_core::notify::EventId;
-use flow_core::ports::{Clock, FlowStore, Outbox, OutboxFilter, OutboxRow, StoreError};
+use flow_core::ports::{
+    CasOutcome, Clock, FlowStore, Outbox, OutboxFilter, OutboxRow, ReconStore, StoreError, TicketFilter,
+    TicketRecords, TicketWrite,
+};
+use flow_core::recon::{Ticket, TicketAction, by_person};
 use pay_runtime::http::Readiness;
 use pay_runtime::wire::Ready;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::{Caller, KeyRing, WallClock};
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use crate::scenes::Scenes;
 use crate::settings::Settings;
 use crate::view::rests;
 use crate::work::{Changes, Work};
+
+/// How often a ticket that others write, too, is tried.
+const MAX_TICKET_TRIES: u32 = 8;
 
 /// Whether this process can serve: the database answers and its schema is the one that the process was built for.
 #[async_trait]
@@ -59,6 +66,8 @@ pub struct Api {
     pub store: Arc<dyn FlowStore>,
     /// What applications are still to be told.
     pub outbox: Arc<dyn Outbox>,
+    /// What reconciliation found.
+    pub recon: Arc<dyn ReconStore>,
     /// Work that outlives its request.
     pub work: Work,
     /// Who waits for what.
@@ -102,6 +111,47 @@ impl Api {
         let filter = OutboxFilter { id: Some(id), ..OutboxFilter::default() };
         let found = self.outbox.find_notifications(&filter, None, 1).await?;
         found.rows.into_iter().next().ok_or_else(Problem::no_such_notification)
+    }
+
+    /// Reads a ticket.
+    ///
+    /// # Errors
+    /// 404 for none; 503 without a database.
+    pub async fn ticket(&self, id: TicketId) -> Result<Ticket, Problem> {
+        let filter = TicketFilter { id: Some(id), ..TicketFilter::default() };
+        let found = self.recon.find_tickets(&filter, None, 1).await?;
+        found.tickets.into_iter().next().ok_or_else(Problem::no_such_ticket)
+    }
+
+    /// Does what a person wants with a ticket, and reads it again. A write that others came before is decided anew.
+    ///
+    /// # Errors
+    /// 404 for none; 409 for what may not be done; 503 without a database.
+    pub async fn act_on_ticket(
+        &self,
+        id: TicketId,
+        action: TicketAction,
+        actor: &Actor,
+    ) -> Result<Ticket, Problem> {
+        for _ in 0..MAX_TICKET_TRIES {
+            let ticket = self.ticket(id).await?;
+            let next = by_person(&ticket, action.clone(), actor)?;
+            let (kind, state) = (next.kind, next.state);
+            let write = TicketWrite {
+                id,
+                version: ticket.version,
+                next,
+                flow_id: None,
+                records: TicketRecords::default(),
+                actor: actor.clone(),
+            };
+            if self.recon.write_ticket(&write).await? == CasOutcome::Applied {
+                tracing::info!(ticket_id = %id, %actor, change = kind.as_str(), state = state.as_str(), "ticket changed by hand");
+                return self.ticket(id).await;
+            }
+        }
+        Err(Problem::new(Code::Contended, "others kept changing the ticket; nothing was changed; try again")
+            .retry_after(1))
     }
 
     /// The wait that a client gets, given the one it asks for, in milliseconds.

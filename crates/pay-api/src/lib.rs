@@ -16,6 +16,7 @@ mod payment;
 mod routes;
 mod scenes;
 mod settings;
+mod ticket;
 
 pub use api::{Api, Ops, ReadyCheck};
 pub use http::{idempotency_key, preferred_wait_ms};
@@ -23,3 +24,4 @@ pub use payment::{MoneyBody, PaymentBody};
 pub use routes::{Late, ListQuery, late_router, openapi, router};
 pub use scenes::Scenes;
 pub use settings::Settings;
+pub use ticket::{AssignBody, ReasonBody};

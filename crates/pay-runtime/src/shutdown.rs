@@ -15,6 +15,8 @@ pub enum Exit {
     Done,
     /// It failed; what it logged last says why.
     Failed,
+    /// It did what it was started for, and found what people must look at.
+    Differences,
     /// Its configuration is wrong: starting it again will not help.
     BadConfig,
     /// The database is not one it may work on (settings, schema): an operator must act.
@@ -22,11 +24,12 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// The number: 0, 1, and for the two that an operator must act on those of `sysexits.h`.
+    /// The number: 0, 1, 3, and for the two that an operator must act on those of `sysexits.h`.
     pub const fn code(self) -> u8 {
         match self {
             Exit::Done => 0,
             Exit::Failed => 1,
+            Exit::Differences => 3,
             Exit::Refused => 69,
             Exit::BadConfig => 78,
         }

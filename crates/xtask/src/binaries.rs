@@ -7,10 +7,10 @@ use crate::cargo;
 use crate::stand::Stand;
 
 /// The product's binaries.
-const BINARIES: [&str; 3] = ["pay-api", "pay-scanner", "pay-sim"];
+const BINARIES: [&str; 4] = ["pay-api", "pay-scanner", "pay-recon", "pay-sim"];
 
-/// Of the two that have crash points.
-const FEATURES: &str = "pay-api/crash-points,pay-scanner/crash-points";
+/// Of those that have crash points.
+const FEATURES: &str = "pay-api/crash-points,pay-scanner/crash-points,pay-recon/crash-points";
 
 /// Builds them twice: with crash points, put aside for the crash matrix, and then as they ship, for every other suite.
 /// Both builds share everything outside the workspace, and cargo keeps both: what was not changed is not built again.

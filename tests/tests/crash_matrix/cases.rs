@@ -282,6 +282,8 @@ fn every_point_is_in_the_matrix() {
     let cases = all();
     let missing: Vec<String> = Spot::ALL
         .iter()
+        // Reconciliation writes no payment; its own suite (`recon`) dies at these.
+        .filter(|spot| !spot.as_str().starts_with("recon."))
         .filter(|spot| {
             !Side::ALL.iter().all(|side| cases.iter().any(|case| (case.spot, case.side) == (**spot, *side)))
         })

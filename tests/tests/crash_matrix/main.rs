@@ -99,7 +99,7 @@ async fn every_point_is_survived(flavor: Flavor) -> anyhow::Result<()> {
 /// The binaries that every other suite runs are built as they ship, and can not be told to die.
 fn only_one_build_has_points() -> anyhow::Result<()> {
     for (profile, expected) in [(Profile::Debug, false), (Profile::CrashPoints, true)] {
-        for name in ["pay-api", "pay-scanner"] {
+        for name in ["pay-api", "pay-scanner", "pay-recon"] {
             let path = profile.binary(name);
             let binary = std::fs::read(&path).with_context(|| {
                 format!("can not read {}; `cargo xtask crash-matrix` builds it", path.display())

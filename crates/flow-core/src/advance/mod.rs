@@ -5,6 +5,7 @@
 //! lets it decide what the answer means, and writes one compare-and-swap. This module knows ports, never the store,
 //! and decides nothing itself.
 
+mod compare;
 mod people;
 mod perform;
 mod schedule;

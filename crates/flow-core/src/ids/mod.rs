@@ -255,6 +255,14 @@ number_id!(
     /// Primary key of a stored event.
     InboxId, "inbox id"
 );
+number_id!(
+    /// Primary key of a reconciliation ticket.
+    TicketId, "ticket id"
+);
+number_id!(
+    /// Number of a reconciliation batch.
+    BatchId, "batch number"
+);
 
 /// Ordinal of a payment attempt at one business target, from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -8,6 +8,7 @@ mod clock;
 mod entry;
 mod inbox;
 mod outbox;
+mod recon;
 mod store;
 mod wake;
 mod wallet;
@@ -19,6 +20,11 @@ pub use inbox::{Inbox, InboxChange, InboxEvent, InboxPage, InboxState, InboxSumm
 pub use outbox::{
     ClaimPage, Claimed, DeliveryAttempt, NotifiedCaller, Outbox, OutboxFilter, OutboxPage, OutboxRow,
     OutboxSummary, Receiver, Resent, Settled, Settlement,
+};
+pub use recon::{
+    Batch, BatchBill, BatchClaim, BatchPage, Carry, CarryKey, CarrySide, ClaimPart, EndedFlowsPage,
+    EntryKind, NewTicket, OpenFlowsPage, Opened, PartClaimed, PartEnd, ReconFlow, ReconStore, TicketFilter,
+    TicketPage, TicketRecords, TicketSummary, TicketWrite, TrailLine,
 };
 pub use store::{
     Bound, CasOutcome, CasWrite, Change, Created, DueFlow, FlowEvent, FlowFilter, FlowPage, FlowStore,

@@ -335,8 +335,16 @@ mod tests {
                 "outbox_attempt_before_update",
                 "outbox_before_delete",
                 "outbox_before_update",
+                "recon_batch_before_delete",
+                "recon_batch_before_update",
                 "request_key_before_delete",
                 "request_key_before_update",
+                "ticket_after_insert",
+                "ticket_after_update",
+                "ticket_before_delete",
+                "ticket_before_update",
+                "trail_before_delete",
+                "trail_before_update",
             ]
         );
     }

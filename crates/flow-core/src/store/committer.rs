@@ -211,7 +211,9 @@ impl Committer {
         }
         match failure {
             Failure::Contended => None,
-            failure @ Failure::Taken(TakenKey::InboxEvent) => Some(Err(failure.of_write())),
+            failure @ Failure::Taken(TakenKey::InboxEvent | TakenKey::Ticket) => {
+                Some(Err(failure.of_write()))
+            }
             Failure::Taken(TakenKey::RequestKey) => Some(Ok(Done::KeyTaken)),
             Failure::Taken(TakenKey::Target) => Some(Ok(Done::TargetTaken)),
             Failure::Taken(TakenKey::FlowId) => {

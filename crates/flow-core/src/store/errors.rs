@@ -17,6 +17,8 @@ pub(super) enum TakenKey {
     FlowId,
     /// The event is in the inbox already.
     InboxEvent,
+    /// The order has a reconciliation ticket already.
+    Ticket,
 }
 
 /// What a failed statement means. Says nothing yet of what a caller is told: that depends on what was under way.
@@ -193,6 +195,7 @@ fn taken_key(message: &str) -> Option<TakenKey> {
         | "internal_pay_flow.uk_biz_attempt"
         | "uk_biz_attempt" => Some(TakenKey::Target),
         "pay_inbox.uk_inbox_event" | "uk_inbox_event" => Some(TakenKey::InboxEvent),
+        "recon_ticket.uk_recon_ticket" | "uk_recon_ticket" => Some(TakenKey::Ticket),
         "internal_pay_flow.PRIMARY"
         | "internal_pay_flow.uk_trade_order_no"
         | "uk_trade_order_no"
@@ -234,6 +237,8 @@ mod tests {
             ("Duplicate entry 'h2r_1_1' for key 'uk_trade_order_no'", Some(TakenKey::FlowId)),
             ("Duplicate entry 'h-P-c-1' for key 'pay_inbox.uk_inbox_event'", Some(TakenKey::InboxEvent)),
             ("Duplicate entry 'h-P-c-1' for key 'uk_inbox_event'", Some(TakenKey::InboxEvent)),
+            ("Duplicate entry 'main-h' for key 'recon_ticket.uk_recon_ticket'", Some(TakenKey::Ticket)),
+            ("Duplicate entry 'main-h' for key 'uk_recon_ticket'", Some(TakenKey::Ticket)),
             ("Duplicate entry '1-1' for key 'pay_flow_event.PRIMARY'", None),
         ];
         for (message, key) in cases {

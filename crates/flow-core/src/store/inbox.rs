@@ -2,17 +2,15 @@
 //! few connections of its own, which are made when the first event comes.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use chrono::NaiveDateTime;
-use sqlx::MySqlConnection;
-use sqlx::mysql::MySqlPool;
 
-use super::connect::{Connector, DatabaseClock, Purpose};
-use super::errors::{Failure, TakenKey, not_connected};
-use super::reads::{Reader, Reading};
+use super::connect::{Connector, DatabaseClock};
+use super::errors::{Failure, TakenKey};
+use super::reads::Reader;
+use super::single::{NotWritten, SingleWrites};
 use crate::callback::{Claim, EventKey, EventType, NewEvent};
-use crate::crash::{Spot, around};
+use crate::crash::Spot;
 use crate::ids::{ChannelName, EventId, InboxId, TraceId, TradeOrderNo, Version};
 use crate::money::{Currency, Money};
 use crate::ports::{
@@ -22,62 +20,23 @@ use crate::ports::{
 
 /// Connections of one process for what it writes to the inbox.
 const CONNECTIONS: u32 = 8;
-/// How often a statement is tried that met a lock.
-const MAX_ATTEMPTS: u32 = 5;
 
 /// The inbox's statements.
 #[derive(Debug, Clone)]
 pub(super) struct InboxTable {
-    pool: MySqlPool,
+    writes: SingleWrites,
     reader: Reader,
     clock: Arc<DatabaseClock>,
-    limit: Duration,
-}
-
-/// Why a write was not made, or may not have been.
-enum NotWritten {
-    Failed(Failure),
-    Other(StoreError),
-}
-
-impl NotWritten {
-    fn into_store_error(self) -> StoreError {
-        match self {
-            NotWritten::Failed(failure) => failure.of_write(),
-            NotWritten::Other(error) => error,
-        }
-    }
 }
 
 impl InboxTable {
     pub(super) fn new(connector: &Connector, reader: Reader, clock: Arc<DatabaseClock>) -> InboxTable {
-        let pool = connector.pool(Purpose::Redo, CONNECTIONS);
-        InboxTable { pool, reader, clock, limit: connector.statement_limit() }
+        InboxTable { writes: SingleWrites::new(connector, CONNECTIONS), reader, clock }
     }
 
     /// Closes the pool; writes under way finish first.
     pub(super) async fn close(&self) {
-        self.pool.close().await;
-    }
-
-    /// Makes one write, between the crash points of its spot. One that met a lock did nothing, and is made again.
-    async fn run<T, W>(&self, spot: Spot, write: W) -> Result<T, NotWritten>
-    where
-        T: Send + 'static,
-        W: for<'c> Fn(&'c mut MySqlConnection) -> Reading<'c, T> + Send + Sync + 'static,
-    {
-        let (pool, limit) = (self.pool.clone(), self.limit);
-        let task = tokio::spawn(async move {
-            let mut attempts = 1;
-            loop {
-                match attempt(&pool, limit, spot, &write).await {
-                    Err(NotWritten::Failed(Failure::Contended)) if attempts < MAX_ATTEMPTS => attempts += 1,
-                    ended => return ended,
-                }
-            }
-        });
-        // The runtime is shutting down, or the write panicked.
-        task.await.unwrap_or(Err(NotWritten::Other(StoreError::OutcomeUnknown)))
+        self.writes.close().await;
     }
 
     pub(super) async fn record(&self, event: NewEvent, claim_ms: u64) -> Result<Recorded, StoreError> {
@@ -87,6 +46,7 @@ impl InboxTable {
         let kept = event.clone();
         let claim_ms = i64::try_from(claim_ms).unwrap_or(i64::MAX).min(MAX_DELAY_MS);
         let inserted = self
+            .writes
             .run(Spot::InboxRecord, move |connection| {
                 let event = kept.clone();
                 Box::pin(async move {
@@ -188,6 +148,7 @@ impl InboxTable {
         let (id, version) = (id.get(), stored_version(version));
         let claim_ms = i64::try_from(claim_ms).unwrap_or(i64::MAX).min(MAX_DELAY_MS);
         let rows = self
+            .writes
             .run(Spot::InboxClaim, move |connection| {
                 Box::pin(async move {
                     sqlx::query!(
@@ -217,6 +178,7 @@ impl InboxTable {
             InboxChange::Processed | InboxChange::Contradicted { .. } | InboxChange::GivenUp { .. } => 0,
         };
         let rows = self
+            .writes
             .run(Spot::InboxSettle, move |connection| {
                 Box::pin(async move {
                     sqlx::query!(
@@ -275,31 +237,6 @@ fn outcome(rows: Result<u64, NotWritten>) -> Result<CasOutcome, StoreError> {
         Ok(_) => Ok(CasOutcome::Applied),
         Err(failed) => Err(failed.into_store_error()),
     }
-}
-
-async fn attempt<T, W>(pool: &MySqlPool, limit: Duration, spot: Spot, write: &W) -> Result<T, NotWritten>
-where
-    W: for<'c> Fn(&'c mut MySqlConnection) -> Reading<'c, T>,
-{
-    let mut connection = pool.acquire().await.map_err(|error| NotWritten::Other(not_connected(&error)))?;
-    let answer = around!(spot, tokio::time::timeout(limit, write(&mut connection)).await);
-    let failure = match answer {
-        Ok(Ok(value)) => return Ok(value),
-        Ok(Err(error)) => NotWritten::Failed(Failure::of(error)),
-        Err(_) => {
-            tracing::warn!("a write took too long; its connection is closed and its outcome unknown");
-            NotWritten::Other(StoreError::OutcomeUnknown)
-        }
-    };
-    let is_spoiled = match &failure {
-        NotWritten::Failed(failure) => failure.spoils_connection(),
-        NotWritten::Other(_) => true,
-    };
-    if is_spoiled {
-        // Dead or half read: never back into the pool.
-        drop(connection.detach());
-    }
-    Err(failure)
 }
 
 /// The columns of an open event.

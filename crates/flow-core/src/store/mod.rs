@@ -1,4 +1,4 @@
-//! The MySQL and MariaDB implementation of [`FlowStore`] and [`Inbox`].
+//! The MySQL and MariaDB implementation of [`FlowStore`], [`Inbox`] and what reconciliation keeps (`recon`).
 //!
 //! Reads (`reads`, `find`) run in tasks of their own on a pool. Writes (`writes`, `batches`) are handed over to
 //! committing tasks (`queue`, `committer`, `commit`), which share one commit among what has queued up. `errors` alone knows
@@ -20,7 +20,9 @@ mod options;
 mod outbox;
 mod queue;
 mod reads;
+mod recon;
 mod rows;
+mod single;
 mod writes;
 
 use std::sync::Arc;
@@ -38,6 +40,7 @@ use self::inbox::InboxTable;
 use self::lease::LockConnections;
 use self::queue::{Done, Write, WriteQueue};
 use self::reads::Reader;
+use self::recon::ReconTables;
 use self::writes::{BindRow, CasRow, CreateRow};
 use crate::callback::NewEvent;
 use crate::cas::CasWrite;
@@ -102,6 +105,7 @@ pub struct MySqlStore {
     clock: Arc<DatabaseClock>,
     lock_connections: LockConnections,
     inbox: InboxTable,
+    recon: ReconTables,
 }
 
 impl MySqlStore {
@@ -122,7 +126,8 @@ impl MySqlStore {
         let queue = WriteQueue::start(&options, &connector);
         let lock_connections = LockConnections::default();
         let inbox = InboxTable::new(&connector, reader.clone(), Arc::clone(&clock));
-        let store = MySqlStore { connector, reader, queue, clock, lock_connections, inbox };
+        let recon = ReconTables::new(&connector, reader.clone());
+        let store = MySqlStore { connector, reader, queue, clock, lock_connections, inbox, recon };
         store
             .now()
             .await
@@ -143,6 +148,7 @@ impl MySqlStore {
     pub async fn close(&self, limit: Duration) -> bool {
         let drained = self.queue.close(limit).await;
         drop(tokio::time::timeout(limit, self.inbox.close()).await);
+        drop(tokio::time::timeout(limit, self.recon.close()).await);
         drop(tokio::time::timeout(limit, self.reader.close()).await);
         drop(tokio::time::timeout(limit, self.lock_connections.close()).await);
         drained

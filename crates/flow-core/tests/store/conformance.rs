@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use flow_core::store::{MySqlStore, StoreOptions};
 use flow_testkit::conformance::inbox::{InboxBench, InboxFactory};
 use flow_testkit::conformance::outbox::{OutboxBench, OutboxFactory, Pass};
+use flow_testkit::conformance::recon::{ReconBench, ReconFactory};
 use flow_testkit::conformance::store::{StoreBench, StoreFactory};
 
 use crate::harness::{Flavor, Schema};
@@ -60,7 +61,21 @@ impl InboxFactory for OnServer {
     }
 }
 
+#[async_trait]
+impl ReconFactory for OnServer {
+    async fn fresh(&self) -> ReconBench {
+        let mut schema = Schema::fresh(self.0).await.expect("asked for only where there is a server");
+        let url = schema.run_account_url().await;
+        let store = Arc::new(MySqlStore::connect(StoreOptions::new(url.clone())).await.unwrap());
+        let second = Arc::new(MySqlStore::connect(StoreOptions::new(url)).await.unwrap());
+        ReconBench { flows: Arc::<MySqlStore>::clone(&store), store, second, keep: Box::new(schema) }
+    }
+}
+
 mod mysql {
+    mod recon {
+        flow_testkit::recon_conformance!(super::super::OnServer(super::super::Flavor::MySql));
+    }
     mod inbox {
         flow_testkit::inbox_conformance!(super::super::OnServer(super::super::Flavor::MySql));
     }
@@ -69,6 +84,9 @@ mod mysql {
 }
 
 mod mariadb {
+    mod recon {
+        flow_testkit::recon_conformance!(super::super::OnServer(super::super::Flavor::MariaDb));
+    }
     mod inbox {
         flow_testkit::inbox_conformance!(super::super::OnServer(super::super::Flavor::MariaDb));
     }

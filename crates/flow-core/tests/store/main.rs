@@ -15,5 +15,6 @@ mod grants;
 mod guards;
 mod losses;
 mod outbox_guards;
+mod recon_guards;
 mod schema;
 mod taken_keys;

@@ -16,6 +16,7 @@ pub mod entry;
 pub mod far_side;
 pub mod inbox;
 pub mod outbox;
+pub mod recon;
 pub mod store;
 pub mod wake;
 pub mod wallet;

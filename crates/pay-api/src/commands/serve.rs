@@ -53,7 +53,7 @@ pub(crate) async fn run(config: Config) -> Exit {
         Err(error) => {
             match error.exit() {
                 Exit::Done => tracing::info!("{error}"),
-                Exit::Failed | Exit::BadConfig | Exit::Refused => {
+                Exit::Failed | Exit::Differences | Exit::BadConfig | Exit::Refused => {
                     failed("not started", &error);
                 }
             }
@@ -170,6 +170,7 @@ fn api(config: &Config, parts: &Parts, ops: Ops, entrances: Entrances, stopping:
     Api {
         store: Arc::clone(&parts.store),
         outbox: Arc::clone(&parts.outbox),
+        recon: Arc::clone(&parts.recon),
         work,
         changes,
         keys: KeyRing::new(config.api.keys.clone()),

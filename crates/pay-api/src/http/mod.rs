@@ -11,5 +11,5 @@ pub(crate) use body::{take_bytes, take_json};
 pub(crate) use headers::only;
 pub use headers::{idempotency_key, preferred_wait_ms};
 pub(crate) use observe::{observe, panicked};
-pub(crate) use params::{EventIdParam, FlowIdParam, Query};
+pub(crate) use params::{EventIdParam, FlowIdParam, Query, TicketIdParam};
 pub(crate) use request_id::{RequestId, RequestNotes};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
-use flow_core::ids::FlowId;
+use flow_core::ids::{FlowId, TicketId};
 use flow_core::notify::EventId;
 use url::form_urlencoded;
 
@@ -51,6 +51,23 @@ impl FromRequestParts<Arc<Api>> for EventIdParam {
             notes.note_flow(event_id.flow_id);
         }
         Ok(EventIdParam(event_id))
+    }
+}
+
+/// The ticket id in the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TicketIdParam(pub(crate) TicketId);
+
+impl FromRequestParts<Arc<Api>> for TicketIdParam {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<TicketIdParam, Problem> {
+        let Path(text) = Path::<String>::from_request_parts(parts, api)
+            .await
+            .map_err(|_| Problem::parameter("ticket_id", "ticket_id is not UTF-8"))?;
+        let ticket_id =
+            text.parse::<TicketId>().map_err(|error| Problem::parameter("ticket_id", error.to_string()))?;
+        Ok(TicketIdParam(ticket_id))
     }
 }
 

@@ -36,6 +36,8 @@ pub enum Code {
     FlowNotFound,
     /// There is no such notification.
     NotificationNotFound,
+    /// There is no such reconciliation ticket.
+    TicketNotFound,
     /// No channel of this name is configured.
     ChannelNotFound,
     /// The resource exists, the method does not.
@@ -50,6 +52,12 @@ pub enum Code {
     TooLate,
     /// The flow has ended: there is nothing left to hold or release.
     FlowEnded,
+    /// The ticket is closed: a difference that returns opens it again.
+    TicketClosed,
+    /// No end of the ticket was proposed that could be confirmed.
+    NothingProposed,
+    /// What moves money is confirmed by another person than the one who proposed it.
+    SecondPersonNeeded,
     /// The flow changed under the request again and again.
     Contended,
     /// The body is larger than accepted.
@@ -99,7 +107,7 @@ const fn meaning(status: StatusCode, retryable: bool, title: &'static str) -> Me
 
 impl Code {
     /// All codes, in the order of their statuses.
-    pub const ALL: [Code; 34] = [
+    pub const ALL: [Code; 38] = [
         Code::MalformedJson,
         Code::InvalidBody,
         Code::BodyUnreadable,
@@ -112,6 +120,7 @@ impl Code {
         Code::RouteNotFound,
         Code::FlowNotFound,
         Code::NotificationNotFound,
+        Code::TicketNotFound,
         Code::ChannelNotFound,
         Code::MethodNotAllowed,
         Code::RequestTimeout,
@@ -119,6 +128,9 @@ impl Code {
         Code::TargetOfOtherCaller,
         Code::TooLate,
         Code::FlowEnded,
+        Code::TicketClosed,
+        Code::NothingProposed,
+        Code::SecondPersonNeeded,
         Code::Contended,
         Code::BodyTooLarge,
         Code::UnsupportedMediaType,
@@ -154,6 +166,7 @@ impl Code {
             Code::RouteNotFound => meaning(S::NOT_FOUND, false, "No such resource"),
             Code::FlowNotFound => meaning(S::NOT_FOUND, false, "No such flow"),
             Code::NotificationNotFound => meaning(S::NOT_FOUND, false, "No such notification"),
+            Code::TicketNotFound => meaning(S::NOT_FOUND, false, "No such ticket"),
             Code::ChannelNotFound => meaning(S::NOT_FOUND, false, "No such channel"),
             Code::MethodNotAllowed => meaning(S::METHOD_NOT_ALLOWED, false, "No such method here"),
             Code::RequestTimeout => meaning(S::REQUEST_TIMEOUT, true, "The request took too long to arrive"),
@@ -161,6 +174,9 @@ impl Code {
             Code::TargetOfOtherCaller => meaning(S::CONFLICT, false, "The target is another application's"),
             Code::TooLate => meaning(S::CONFLICT, false, "Too late to cancel"),
             Code::FlowEnded => meaning(S::CONFLICT, false, "The flow has ended"),
+            Code::TicketClosed => meaning(S::CONFLICT, false, "The ticket is closed"),
+            Code::NothingProposed => meaning(S::CONFLICT, false, "Nothing was proposed"),
+            Code::SecondPersonNeeded => meaning(S::CONFLICT, false, "Another person must confirm"),
             Code::Contended => meaning(S::CONFLICT, true, "Others changed the same thing at once"),
             Code::BodyTooLarge => meaning(S::PAYLOAD_TOO_LARGE, false, "The body is too large"),
             Code::UnsupportedMediaType => meaning(S::UNSUPPORTED_MEDIA_TYPE, false, "The body must be JSON"),
@@ -196,6 +212,7 @@ impl Code {
             Code::RouteNotFound => "route_not_found",
             Code::FlowNotFound => "flow_not_found",
             Code::NotificationNotFound => "notification_not_found",
+            Code::TicketNotFound => "ticket_not_found",
             Code::ChannelNotFound => "channel_not_found",
             Code::MethodNotAllowed => "method_not_allowed",
             Code::RequestTimeout => "request_timeout",
@@ -203,6 +220,9 @@ impl Code {
             Code::TargetOfOtherCaller => "target_of_other_caller",
             Code::TooLate => "too_late",
             Code::FlowEnded => "flow_ended",
+            Code::TicketClosed => "ticket_closed",
+            Code::NothingProposed => "nothing_proposed",
+            Code::SecondPersonNeeded => "second_person_needed",
             Code::Contended => "contended",
             Code::BodyTooLarge => "body_too_large",
             Code::UnsupportedMediaType => "unsupported_media_type",

@@ -2,6 +2,7 @@
 
 use flow_core::create::CreateError;
 use flow_core::ports::StoreError;
+use flow_core::recon::TicketRefusal;
 
 use super::{Code, Problem};
 
@@ -35,6 +36,17 @@ impl From<StoreError> for Problem {
                 )
             }
         }
+    }
+}
+
+impl From<TicketRefusal> for Problem {
+    fn from(refusal: TicketRefusal) -> Problem {
+        let code = match &refusal {
+            TicketRefusal::Closed { .. } => Code::TicketClosed,
+            TicketRefusal::NothingProposed => Code::NothingProposed,
+            TicketRefusal::SamePerson { .. } => Code::SecondPersonNeeded,
+        };
+        Problem::new(code, refusal.to_string())
     }
 }
 

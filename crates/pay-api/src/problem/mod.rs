@@ -56,6 +56,11 @@ impl Problem {
         Problem::new(Code::NotificationNotFound, "no notification has this event id")
     }
 
+    /// No such ticket.
+    pub fn no_such_ticket() -> Problem {
+        Problem::new(Code::TicketNotFound, "no ticket has this id")
+    }
+
     /// Names the offending place, as a path into the body (`money.amount`) or a parameter's or header's name.
     #[must_use]
     pub fn at(mut self, field: impl Into<Cow<'static, str>>) -> Problem {

@@ -3,21 +3,28 @@
 
 mod advance_flow;
 mod answer;
+mod assign_ticket;
 mod cancel_flow;
+mod confirm_ticket;
 mod create_payment;
 mod docs;
 mod get_flow;
+mod get_ticket;
 mod hold_flow;
+mod ignore_ticket;
 mod list_attempts;
 mod list_events;
 mod list_flows;
 mod list_notifications;
+mod list_tickets;
+mod list_trail;
 mod openapi;
 mod ops;
 mod parameters;
 mod receive_callback;
 mod release_flow;
 mod resend_notification;
+mod resolve_ticket;
 mod starting;
 
 use std::sync::Arc;
@@ -52,6 +59,13 @@ fn all_routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(list_notifications::list_notifications))
         .routes(routes!(list_attempts::list_attempts))
         .routes(routes!(resend_notification::resend_notification))
+        .routes(routes!(list_tickets::list_tickets))
+        .routes(routes!(get_ticket::get_ticket))
+        .routes(routes!(list_trail::list_trail))
+        .routes(routes!(assign_ticket::assign_ticket))
+        .routes(routes!(resolve_ticket::resolve_ticket))
+        .routes(routes!(ignore_ticket::ignore_ticket))
+        .routes(routes!(confirm_ticket::confirm_ticket))
         .routes(routes!(ops::healthz))
         .routes(routes!(ops::readyz))
         .routes(routes!(ops::metrics))

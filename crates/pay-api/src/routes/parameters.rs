@@ -3,8 +3,9 @@
 
 use std::fmt::Write as _;
 
-use flow_core::ids::{BizKey, CallerId, IdempotencyKey, Scene};
+use flow_core::ids::{Actor, BizKey, CallerId, ChannelName, IdempotencyKey, OrderRef, Scene};
 use flow_core::notify::Delivery;
+use flow_core::recon::{FindingKind, TicketState};
 use flow_core::state::State;
 use utoipa::openapi::path::{Operation, Parameter, PathItem};
 use utoipa::openapi::schema::{Schema, SchemaType, Type};
@@ -51,8 +52,10 @@ fn form(path: &str, parameter: &Parameter) -> Option<ObjectBuilder> {
     };
     let name = |max_chars| text("^[A-Za-z0-9_.-]+$").max_length(Some(max_chars));
     Some(match parameter.name.as_str() {
-        "flow_id" | "user_id" => text(id_pattern()),
-        "cursor" if path.ends_with("/events") => text(format!("^(?:0|{})$", up_to(MAX_VERSION, 10))),
+        "flow_id" | "user_id" | "ticket_id" => text(id_pattern()),
+        "cursor" if path.ends_with("/events") || path.ends_with("/trail") => {
+            text(format!("^(?:0|{})$", up_to(MAX_VERSION, 10)))
+        }
         "cursor" if path.ends_with("/attempts") => text(format!("^{}$", up_to(MAX_ATTEMPT, 10))),
         "cursor" if path == "/notifications" => text(event_id()),
         "cursor" => text(id_pattern()),
@@ -65,6 +68,15 @@ fn form(path: &str, parameter: &Parameter) -> Option<ObjectBuilder> {
         "scene" => name(Scene::MAX_CHARS),
         "caller" => name(CallerId::MAX_CHARS),
         "biz_key" => text("^[!-~]+$").max_length(Some(BizKey::MAX_CHARS)),
+        "channel" if path.starts_with("/recon/") => name(ChannelName::MAX_CHARS),
+        "order_no" => text("^[!-~]+$").max_length(Some(OrderRef::MAX_CHARS)),
+        "assigned_to" => text("^[!-~]+$").max_length(Some(Actor::MAX_CHARS)),
+        "kind" => Object::builder()
+            .schema_type(SchemaType::Type(Type::String))
+            .enum_values(Some(FindingKind::ALL.iter().copied().map(FindingKind::as_str))),
+        "state" if path.starts_with("/recon/") => Object::builder()
+            .schema_type(SchemaType::Type(Type::String))
+            .enum_values(Some(TicketState::ALL.map(TicketState::as_str))),
         "state" => Object::builder()
             .schema_type(SchemaType::Type(Type::String))
             .enum_values(Some(State::ALL.map(State::as_str))),

@@ -26,7 +26,10 @@ fn operations(document: &Value) -> Vec<(String, String, &Value)> {
 
 /// A path with its parameters.
 fn filled(path: &str) -> String {
-    path.replace("{flow_id}", "1").replace("{event_id}", "evt_1_1").replace("{channel}", "main")
+    path.replace("{flow_id}", "1")
+        .replace("{event_id}", "evt_1_1")
+        .replace("{channel}", "main")
+        .replace("{ticket_id}", "1")
 }
 
 #[test]
@@ -51,13 +54,20 @@ fn the_routes_are_these() {
         GET  key /payment-flows
         GET  key /payment-flows/{flow_id}
         GET  key /payment-flows/{flow_id}/events
+        GET  key /recon/tickets
+        GET  key /recon/tickets/{ticket_id}
+        GET  key /recon/tickets/{ticket_id}/trail
         POST     /callbacks/{channel}
         POST key /notifications/{event_id}/resend
         POST key /payment-flows/{flow_id}/advance
         POST key /payment-flows/{flow_id}/cancel
         POST key /payment-flows/{flow_id}/hold
         POST key /payment-flows/{flow_id}/release
-        POST key /payments"#]]
+        POST key /payments
+        POST key /recon/tickets/{ticket_id}/assign
+        POST key /recon/tickets/{ticket_id}/confirm
+        POST key /recon/tickets/{ticket_id}/ignore
+        POST key /recon/tickets/{ticket_id}/resolve"#]]
     .assert_eq(&lines.join("\n"));
 }
 

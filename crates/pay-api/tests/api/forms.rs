@@ -47,7 +47,8 @@ impl Place {
         if self.path.contains(&format!("{{{}}}", self.name)) {
             return self.path.replace(&format!("{{{}}}", self.name), &encoded.replace('+', "%20"));
         }
-        let path = self.path.replace("{flow_id}", "1").replace("{event_id}", "evt_1_1");
+        let path =
+            self.path.replace("{flow_id}", "1").replace("{event_id}", "evt_1_1").replace("{ticket_id}", "1");
         format!("{path}?{}={encoded}", self.name)
     }
 }
@@ -76,7 +77,11 @@ fn texts() -> impl Strategy<Value = String> {
             "REFUNDED",
             "PENDING",
             "DELIVERED",
-            "DEAD"
+            "DEAD",
+            "OPEN",
+            "AUTO_FIXED",
+            "TIME_GAP",
+            "AMOUNT_DIFFERS"
         ])
         .prop_map(str::to_owned),
     ]
@@ -113,8 +118,16 @@ fn every_parameter_is_read_as_the_document_says() {
     let (told, attempts) = ("/notifications", "/notifications/{event_id}/attempts");
     places.extend(["delivery", "caller", "limit", "cursor"].map(|name| Place::of(&document, told, name)));
     places.extend(["event_id", "limit", "cursor"].map(|name| Place::of(&document, attempts, name)));
+    let (tickets, trail) = ("/recon/tickets", "/recon/tickets/{ticket_id}/trail");
+    let of_tickets = ["channel", "order_no", "state", "kind", "assigned_to", "limit", "cursor"];
+    places.extend(of_tickets.map(|name| Place::of(&document, tickets, name)));
+    places.extend(["ticket_id", "limit", "cursor"].map(|name| Place::of(&document, trail, name)));
     for place in places {
-        let key = if place.path.starts_with("/notifications") { OPERATOR } else { SHOP };
+        let key = if place.path.starts_with("/notifications") || place.path.starts_with("/recon") {
+            OPERATOR
+        } else {
+            SHOP
+        };
         let mut runner = TestRunner::new(ProptestConfig {
             cases: 400,
             failure_persistence: None,

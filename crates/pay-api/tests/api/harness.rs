@@ -22,6 +22,7 @@ use flow_core::retry::Schedule;
 use flow_testkit::clock::ManualClock;
 use flow_testkit::jitter::FixedJitter;
 use flow_testkit::mem_inbox::MemInbox;
+use flow_testkit::mem_recon::MemRecon;
 use flow_testkit::mem_store::MemStore;
 use http_body_util::BodyExt as _;
 use pay_api::auth::{KeyRing, WallClock, hash_key};
@@ -66,6 +67,7 @@ pub(crate) struct Harness {
     pub(crate) router: Router,
     pub(crate) store: MemStore,
     pub(crate) inbox: MemInbox,
+    pub(crate) recon: MemRecon,
     pub(crate) clock: ManualClock,
     pub(crate) wallet: Arc<ScriptedWallet>,
     pub(crate) timer: Timer,
@@ -156,6 +158,7 @@ impl Harness {
         );
         let stopping = CancellationToken::new();
         let inbox = MemInbox::new(clock.clone());
+        let recon = MemRecon::new(store.clone(), clock.clone());
         let callbacks = Callbacks::new(
             Arc::new(inbox.clone()),
             Arc::clone(&shared),
@@ -171,6 +174,7 @@ impl Harness {
         let api = Arc::new(Api {
             store: shared,
             outbox: Arc::new(store.clone()),
+            recon: Arc::new(recon.clone()),
             work,
             changes,
             keys: KeyRing::new(keys(&clock)),
@@ -188,7 +192,7 @@ impl Harness {
         });
         let router = router(Arc::clone(&api));
         let driver = Some(driver);
-        Harness { router, store, inbox, clock, wallet, timer, driver, ready, stopping, api, advancer }
+        Harness { router, store, inbox, recon, clock, wallet, timer, driver, ready, stopping, api, advancer }
     }
 
     /// Lets this process's timer run, until `stopping` fires.

@@ -15,4 +15,5 @@ mod observed;
 mod outages;
 mod people;
 mod reads;
+mod tickets;
 mod waits;

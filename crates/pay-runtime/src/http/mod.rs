@@ -15,7 +15,7 @@
 //!
 //! A handler that is thinking is bounded by none of these: a long poll is the handler's own matter.
 
-use flow_config::{ApiConfig, ScannerConfig};
+use flow_config::{ApiConfig, ReconConfig, ScannerConfig};
 
 mod body;
 mod connection;
@@ -78,6 +78,12 @@ impl From<&ApiConfig> for HttpLimits {
             drain_ms: config.shutdown_drain_ms,
             ..HttpLimits::default()
         }
+    }
+}
+
+impl From<&ReconConfig> for HttpLimits {
+    fn from(config: &ReconConfig) -> HttpLimits {
+        HttpLimits { drain_ms: config.shutdown_drain_ms, ..HttpLimits::default() }
     }
 }
 

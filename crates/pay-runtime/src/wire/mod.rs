@@ -17,7 +17,7 @@ use flow_adapters::broker::BrokerError;
 use flow_config::{CallbacksConfig, Config};
 use flow_core::advance::Advancer;
 use flow_core::callback::{CallbackSettings, Callbacks};
-use flow_core::ports::{Clock, FlowStore, Inbox, Outbox, StoreError, SystemClock, SystemJitter};
+use flow_core::ports::{Clock, FlowStore, Inbox, Outbox, ReconStore, StoreError, SystemClock, SystemJitter};
 use flow_core::store::MySqlStore;
 use tokio_util::sync::CancellationToken;
 
@@ -46,6 +46,8 @@ pub struct Parts {
     pub inbox: Arc<dyn Inbox>,
     /// What applications are still to be told.
     pub outbox: Arc<dyn Outbox>,
+    /// What reconciliation keeps.
+    pub recon: Arc<dyn ReconStore>,
     /// The only writer of states.
     pub advancer: Arc<Advancer>,
     /// The clock that both of them use.
@@ -120,7 +122,8 @@ pub async fn wire(
         flows::advance_settings(&config.advance),
     );
     let inbox: Arc<dyn Inbox> = mysql.clone();
-    Ok(Parts { store, inbox, outbox, advancer: Arc::new(advancer), clock, wake: driver, mysql })
+    let recon: Arc<dyn ReconStore> = mysql.clone();
+    Ok(Parts { store, inbox, outbox, recon, advancer: Arc::new(advancer), clock, wake: driver, mysql })
 }
 
 impl Parts {

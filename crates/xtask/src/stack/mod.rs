@@ -12,6 +12,7 @@ mod config;
 mod lateness;
 mod process;
 mod receiver;
+mod recon;
 mod redis;
 mod schema;
 mod sim;
