@@ -13,13 +13,14 @@ const SEEDS_PER_MUTANT: u64 = 400;
 
 /// Faults that are not found among the first seeds, and a seed shortly before one that finds them. Whoever changes the
 /// worlds takes new ones from `cargo xtask sim --mutants`.
-const RARE: [(Mutant, u64); 7] = [
+const RARE: [(Mutant, u64); 8] = [
     (Mutant::NoGrace, 400),
     (Mutant::CloseUnconfirmed, 300),
     (Mutant::LateFollow, 200),
     (Mutant::NoNotAfter, 100),
-    (Mutant::NoSettleMargin, 1_300),
-    (Mutant::HearingClock, 1_200),
+    (Mutant::UnavailableIsNotDone, 600),
+    (Mutant::NoSettleMargin, 500),
+    (Mutant::HearingClock, 1_600),
     (Mutant::CasWithoutVersion, 400),
 ];
 
