@@ -14,6 +14,6 @@ RUN apt-get update \
     && apt-get install -y --no-install-recommends ca-certificates curl \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --uid 10001 pay \
-    && install -d -o pay /var/lib/pay-sim
+    && install -d -o pay /var/lib/pay-sim /var/lib/pay-recon /var/bills
 COPY --from=build /out/ /usr/local/bin/
 USER pay
