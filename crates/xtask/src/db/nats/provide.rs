@@ -160,7 +160,7 @@ mod tests {
     fn another_program_is_refused_with_what_it_said() {
         let error = NatsProgram::probe(vec![PathBuf::from("/bin/echo")]).unwrap_err();
         let text = NoNats(vec![("the machine's installation", error)]).to_string();
-        assert!(text.contains("/bin/echo is not nats-server 2.12 or newer; it says `--version`"), "{text}");
+        assert!(text.contains("/bin/echo is not nats-server 2.12 or newer; it says `echo"), "{text}");
         assert!(text.contains("point PAY_NATS_SERVER at its binary"), "{text}");
     }
 }
