@@ -9,7 +9,7 @@ use xtask::db::{NATS_SLUG, NatsServer};
 use xtask::stack::{ApiClient, wait_until};
 
 use crate::site::Site;
-use crate::turn::is_missing;
+use xtask::programs::is_missing;
 
 /// The stream, as `[broker]` names it unless told otherwise.
 const STREAM: &str = "PAY_WAKE";

@@ -23,8 +23,9 @@ pub use paths::{Paths, local};
 pub use polite::pay_politely;
 pub use site::Site;
 pub use socket::{Socket, raise_file_limit, request_head};
-pub use turn::{is_missing, run};
+pub use turn::run;
 pub use xtask::db::Flavor;
+pub use xtask::programs::is_missing;
 pub use xtask::stack::{Heard, Manner, Receiver};
 
 /// Makes a test of each suite on each server: `mysql::NAME` and `mariadb::NAME`. A suite is an

@@ -4,10 +4,8 @@ use std::fs::File;
 use std::time::Duration;
 
 use xtask::db::Flavor;
+use xtask::programs::is_missing;
 use xtask::stack::Patience;
-
-/// Names the servers that `cargo xtask test` could not get on this machine; it has said so loudly.
-const MISSING_VARIABLE: &str = "PAY_TEST_MISSING";
 
 /// Runs one suite to its end, or fails.
 ///
@@ -36,11 +34,6 @@ where
         Ok(Err(error)) => panic!("{name} on {flavor} failed: {error:#}"),
         Err(_) => panic!("{name} on {flavor} has not ended after {limit_s} s"),
     }
-}
-
-/// Whether this server is known not to be had on this machine.
-pub fn is_missing(slug: &str) -> bool {
-    std::env::var(MISSING_VARIABLE).is_ok_and(|missing| missing.split(',').any(|name| name == slug))
 }
 
 fn lock(what: &str) -> File {

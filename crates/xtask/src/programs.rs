@@ -5,10 +5,16 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::db::{SourceError, packages};
+use crate::db::SourceError;
+use crate::db::packages::{self, Suite};
 
 /// Names what cannot be had on this machine, comma-separated: suites skip what needs it, and only that.
 pub const MISSING_VARIABLE: &str = "PAY_TEST_MISSING";
+
+/// Whether the test runner has found that what goes by this name cannot be had here.
+pub fn is_missing(slug: &str) -> bool {
+    std::env::var(MISSING_VARIABLE).is_ok_and(|missing| missing.split(',').any(|name| name == slug))
+}
 
 /// A program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,8 +57,7 @@ impl Program {
 
     /// Whether the test runner has found that it cannot be had here.
     pub fn is_missing(self) -> bool {
-        let missing = std::env::var(MISSING_VARIABLE).unwrap_or_default();
-        missing.split(',').any(|name| name == self.slug())
+        is_missing(self.slug())
     }
 }
 
@@ -95,7 +100,7 @@ pub fn provide(program: Program) -> Result<CommandLine, NoProgram> {
 }
 
 fn unpacked(program: Program) -> Result<CommandLine, SourceError> {
-    let root = packages::unpacked(program.slug(), program.package(), |root| {
+    let root = packages::unpacked(Suite::OwnRelease, program.slug(), program.package(), |root| {
         // An install that cannot run must not stay in the cache.
         let CommandLine { binary, args } = command_in(program, root)?;
         packages::run(Command::new(binary).args(args).arg("--version")).map(drop)

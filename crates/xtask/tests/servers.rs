@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use sqlx::{Connection as _, MySqlConnection, Row as _};
 use xtask::db::{Flavor, NATS_SLUG, NatsError, NatsServer, Server, ServerError, ServerOptions};
+use xtask::programs::is_missing;
 
 /// Whether `cargo xtask test` found that this machine cannot have `flavor` and said so.
 fn known_missing(flavor: Flavor) -> bool {
-    std::env::var("PAY_TEST_MISSING")
-        .is_ok_and(|missing| missing.split(',').any(|name| name == flavor.slug()))
+    is_missing(flavor.slug())
 }
 
 /// A server with a small buffer pool, or `None` where it is known not to be had.
@@ -183,8 +183,7 @@ fn a_server_does_not_outlive_a_killed_owner() {
 /// A broker comes back from a crash on the same port, and says when it does not answer.
 #[tokio::test]
 async fn a_broker_lives_through_a_crash() {
-    if std::env::var("PAY_TEST_MISSING").is_ok_and(|missing| missing.split(',').any(|name| name == NATS_SLUG))
-    {
+    if is_missing(NATS_SLUG) {
         eprintln!("NOT TESTED WITH a broker: it cannot be had here");
         return;
     }

@@ -18,7 +18,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Which package lists to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Suite {
+pub(crate) enum Suite {
     /// Debian's `sid`, at the archive the machine already uses.
     Sid,
     /// Whatever the machine's own apt sources offer.

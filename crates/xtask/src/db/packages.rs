@@ -3,20 +3,22 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::apt::{self, Suite};
+use super::apt;
+pub(crate) use super::apt::Suite;
 use super::error::SourceError;
 use super::installed::{find_loader, library_folders};
 use super::{cache, command};
 
-/// The folder that holds a package of the machine's own release with all it depends on; `check` sees it before it is kept.
+/// The folder that holds a package with all it depends on; `check` sees it before it is kept.
 pub(crate) fn unpacked(
+    suite: Suite,
     name: &str,
     package: &str,
     check: impl FnOnce(&Path) -> Result<(), SourceError>,
 ) -> Result<PathBuf, SourceError> {
     let folder = cache::root()?.join("programs").join(name);
     cache::get_or_build(&folder, |staging| {
-        apt::unpack(Suite::OwnRelease, package, staging)?;
+        apt::unpack(suite, package, staging)?;
         check(staging)
     })?;
     Ok(folder)

@@ -4,10 +4,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::super::apt::{self, Suite};
+use super::super::command;
 use super::super::error::SourceError;
-use super::super::installed::{find_loader, library_folders};
-use super::super::{cache, command};
+use super::super::packages::{self, Suite};
 
 /// Names a binary to use instead of looking for one.
 const OVERRIDE_VARIABLE: &str = "PAY_NATS_SERVER";
@@ -92,12 +91,8 @@ pub fn provide_nats() -> Result<NatsProgram, NoNats> {
 }
 
 fn unpacked() -> Result<NatsProgram, SourceError> {
-    let folder = cache::root()?.join("servers").join("nats");
-    cache::get_or_build(&folder, |staging| {
-        apt::unpack(Suite::Sid, DAEMON, staging)?;
-        // An install that cannot run must not stay in the cache.
-        in_folder(staging).map(drop)
-    })?;
+    // An install that cannot run must not stay in the cache.
+    let folder = packages::unpacked(Suite::Sid, "nats", DAEMON, |root| in_folder(root).map(drop))?;
     in_folder(&folder)
 }
 
@@ -110,9 +105,7 @@ fn in_folder(root: &Path) -> Result<NatsProgram, SourceError> {
         Ok(program) => return Ok(program),
         Err(error) => error,
     };
-    let folders = library_folders(root);
-    let Some(loader) = folders.iter().find_map(|folder| find_loader(folder)) else { return Err(plain) };
-    let path = folders.iter().map(|folder| folder.to_string_lossy()).collect::<Vec<_>>().join(":");
+    let Ok((loader, path)) = packages::loader(root) else { return Err(plain) };
     NatsProgram::probe(vec![loader, PathBuf::from("--library-path"), PathBuf::from(path), binary])
 }
 
