@@ -1,8 +1,10 @@
 //! A message broker between the processes of a world: wake-ups get lost on it, doubled, late, early (its clock is ahead)
 //! and out of order, are delivered again to whoever did not say what became of them, and are given up in the end. What
-//! becomes of a delivery is the shipped scanner's doing.
+//! becomes of a delivery is the shipped scanner's doing. As on the real one, a flow has one wake-up waiting: the last one
+//! asked for.
 
-use std::sync::{Arc, Weak};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -33,7 +35,12 @@ pub(crate) struct Message {
     wake_up: WakeUp,
     /// When it is delivered, from now.
     in_ms: u64,
+    /// When it is delivered a second time, after the first.
+    again_after_ms: Option<u64>,
 }
+
+/// The last wake-up asked for of each flow, by its number: the only one that still waits.
+type Waiting = Arc<Mutex<BTreeMap<FlowId, u64>>>;
 
 /// Where a process asks for wake-ups, until its death.
 pub(crate) struct BrokerWakes {
@@ -100,20 +107,18 @@ impl WakeQueue for BrokerWakes {
         }
         let on_its_way_ms = site.latency_ms(&mut draw);
         let wake_up = WakeUp { flow_id, version, at_once: delay_ms == 0 };
-        let send = |in_ms: u64| {
+        let send = |in_ms: u64, again_after_ms: Option<u64>| {
             // The cast outlives every process; if it is gone, so is the run.
-            let _nobody_left = self.messages.send(Message { wake_up, in_ms: in_ms + on_its_way_ms });
+            let _nobody_left =
+                self.messages.send(Message { wake_up, in_ms: in_ms + on_its_way_ms, again_after_ms });
         };
         match trouble {
             Some(Trouble::NotTaken) => return Err(WakeError::Full),
             Some(Trouble::Lost) => {}
-            Some(Trouble::Twice { after_ms }) => {
-                send(delay_ms);
-                send(delay_ms + after_ms);
-            }
-            Some(Trouble::Late { by_ms }) => send(delay_ms + by_ms),
-            Some(Trouble::Early) => send(0),
-            None => send(delay_ms),
+            Some(Trouble::Twice { after_ms }) => send(delay_ms, Some(after_ms)),
+            Some(Trouble::Late { by_ms }) => send(delay_ms + by_ms, None),
+            Some(Trouble::Early) => send(0, None),
+            None => send(delay_ms, None),
         }
         Ok(())
     }
@@ -121,13 +126,35 @@ impl WakeQueue for BrokerWakes {
 
 /// Carries messages for as long as there is a cast.
 pub(crate) async fn carry(cast: Weak<Cast>, mut messages: UnboundedReceiver<Message>) {
+    let (waiting, mut number) = (Waiting::default(), 0);
     while let Some(message) = messages.recv().await {
-        tokio::spawn(deliver(cast.clone(), message));
+        number += 1;
+        lock(&waiting).insert(message.wake_up.flow_id, number);
+        tokio::spawn(wait(cast.clone(), message, Arc::clone(&waiting), number));
     }
 }
 
-async fn deliver(cast: Weak<Cast>, Message { wake_up, in_ms }: Message) {
+fn lock(waiting: &Waiting) -> std::sync::MutexGuard<'_, BTreeMap<FlowId, u64>> {
+    waiting.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn wait(cast: Weak<Cast>, message: Message, waiting: Waiting, number: u64) {
+    let Message { wake_up, in_ms, again_after_ms } = message;
     sleep_ms(in_ms).await;
+    if lock(&waiting).get(&wake_up.flow_id) != Some(&number) {
+        return;
+    }
+    if let Some(after_ms) = again_after_ms {
+        let cast = cast.clone();
+        tokio::spawn(async move {
+            sleep_ms(after_ms).await;
+            deliver(cast, wake_up).await;
+        });
+    }
+    deliver(cast, wake_up).await;
+}
+
+async fn deliver(cast: Weak<Cast>, wake_up: WakeUp) {
     let mut delivery = 0;
     while delivery < MAX_DELIVERIES {
         let Some(cast) = cast.upgrade() else { return };

@@ -25,6 +25,9 @@ use crate::run::Setup;
 use crate::time::{Time, sleep_ms};
 use crate::trace::{Trace, What, Who};
 
+/// Most events of a run: a hundred times what long ones have. One that has more feeds itself, and would fill the
+/// machine's memory before its time was up.
+const MAX_EVENTS: u64 = 200_000;
 /// How long the entry lock keeps a place whose holder has died.
 const ENTRY_TTL_MS: u64 = 2_000;
 
@@ -110,7 +113,14 @@ impl Site {
     }
 
     pub(crate) fn note(&self, who: Who, what: What) {
-        self.trace().add(self.time.now_ms(), who, what);
+        let events = {
+            let mut trace = self.trace();
+            trace.add(self.time.now_ms(), who, what);
+            trace.events()
+        };
+        if events > MAX_EVENTS && !self.is_broken() {
+            self.end_with(format!("Settled broken: {MAX_EVENTS} events, and no end of them"));
+        }
     }
 
     /// Records a broken promise. The run ends at the first. Where an onlooker judges, nobody else does.
