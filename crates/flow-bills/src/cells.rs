@@ -39,8 +39,9 @@ impl Cell<'_> {
         if is_scientific(text) || text.bytes().all(|byte| byte == b'#') {
             return Err(QuarantineReason::SpreadsheetNumber { column: self.name() });
         }
+        let is_sound = |c: char| !(c.is_control() || c.is_whitespace() || c == '\u{fffd}');
         let sound = text.len() <= MAX_IDENTIFIER_BYTES
-            && !text.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\u{fffd}');
+            && (text.bytes().all(|byte| byte.is_ascii_graphic()) || text.chars().all(is_sound));
         if sound {
             Ok(Some(text.to_owned()))
         } else {
@@ -67,7 +68,8 @@ impl Cell<'_> {
         if self.text.is_empty() {
             return Err(QuarantineReason::Empty { column: self.name() });
         }
-        let currency = self.text.to_uppercase();
+        let is_upper = self.text.bytes().all(|byte| byte.is_ascii_uppercase());
+        let currency = if is_upper { self.text.to_owned() } else { self.text.to_uppercase() };
         match exponents.get(&currency) {
             Some(exponent) => Ok((currency, *exponent)),
             None => Err(QuarantineReason::Currency { column: self.name() }),

@@ -2,8 +2,12 @@
 
 use std::fmt;
 
+use memchr::memchr2;
+
 /// Most digits a number may have, so that nothing below overflows unseen.
 const MAX_DIGITS: usize = 30;
+/// Most digits of a whole number that is read without a second look: far more than an amount has.
+const PLAIN_DIGITS: usize = 18;
 /// Decimals of a [`Sum`]: more than any bill writes, WeChat's fees with five included.
 const SUM_DECIMALS: u32 = 8;
 
@@ -51,6 +55,12 @@ impl Decimal {
     ///
     /// Groups are checked: `1,234.50` is a number where `,` groups, `12,34` is not.
     pub(crate) fn parse(text: &str, notation: Notation) -> Result<Self, NotANumber> {
+        if text.len() <= PLAIN_DIGITS
+            && text.bytes().all(|byte| byte.is_ascii_digit())
+            && let Ok(whole) = text.parse::<u64>()
+        {
+            return Ok(Self { mantissa: i128::from(whole), decimals: 0 });
+        }
         let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
         if is_scientific(unsigned) {
             return Err(NotANumber::Spreadsheet);
@@ -99,7 +109,8 @@ impl Decimal {
 
 /// Whether a spreadsheet wrote it: a mantissa with a point, or an exponent with a sign (`1.2E15`, `1E+15`). `12E5` may be a number of somebody's.
 pub(crate) fn is_scientific(text: &str) -> bool {
-    let Some((mantissa, exponent)) = text.split_once(['E', 'e']) else { return false };
+    let Some(at) = memchr2(b'E', b'e', text.as_bytes()) else { return false };
+    let (mantissa, exponent) = (&text[..at], &text[at + 1..]);
     let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
     let plain = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let fraction = mantissa.split_once('.');

@@ -40,6 +40,25 @@ pub(crate) fn parse_local(text: &str) -> Option<NaiveDateTime> {
     date.and_hms_opt(digits(hour, 2)?, digits(minute, 2)?, digits(second, 2)?)
 }
 
+/// The form that [`parse_plain`] reads, as a format of chrono's.
+pub(crate) const PLAIN_FORMAT: &str = "%Y-%m-%d %H:%M:%S";
+
+/// Reads exactly `2026-11-30 08:35:41`; `None` says nothing about a text that a more patient reader may understand.
+pub(crate) fn parse_plain(text: &str) -> Option<NaiveDateTime> {
+    let [y0, y1, y2, y3, b'-', m0, m1, b'-', d0, d1, b' ', h0, h1, b':', i0, i1, b':', s0, s1] =
+        text.as_bytes()
+    else {
+        return None;
+    };
+    let number = |digits: &[&u8]| {
+        let digit = |sum: u32, byte: &&u8| byte.is_ascii_digit().then(|| sum * 10 + u32::from(**byte - b'0'));
+        digits.iter().try_fold(0, digit)
+    };
+    let year = i32::try_from(number(&[y0, y1, y2, y3])?).ok()?;
+    let date = NaiveDate::from_ymd_opt(year, number(&[m0, m1])?, number(&[d0, d1])?)?;
+    date.and_hms_opt(number(&[h0, h1])?, number(&[i0, i1])?, number(&[s0, s1])?)
+}
+
 /// The instant of a local time in the channel's zone.
 pub(crate) fn resolve(local: NaiveDateTime, zone: Tz) -> Result<Instant, NotATime> {
     match zone.from_local_datetime(&local) {
@@ -75,6 +94,24 @@ mod tests {
         ] {
             let expected = ("2019-07-25T00:35:41+00:00".to_owned(), false);
             assert_eq!(instant(text, Tz::Asia__Shanghai), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_plain_reader_reads_what_the_patient_one_does_or_nothing() {
+        for text in ["2019-07-25 08:35:41", "2000-02-29 23:59:59", "9999-12-31 00:00:00"] {
+            assert!(parse_plain(text).is_some(), "{text}");
+            assert_eq!(parse_plain(text), NaiveDateTime::parse_from_str(text, PLAIN_FORMAT).ok(), "{text}");
+        }
+        for text in [
+            "",
+            "2019-07-25",
+            "2019-07-25T08:35:41",
+            "2019-02-29 00:00:00",
+            "2019-07-25 08:35:60",
+            "2019-07-25 08:35:4x",
+        ] {
+            assert_eq!(parse_plain(text), None, "{text}");
         }
     }
 

@@ -193,9 +193,9 @@ pub enum Decision {
 }
 
 fn after(moment: DateTime<Utc>, ms: u64) -> DateTime<Utc> {
-    // Configuration bounds every duration far below the range of `TimeDelta`; a sum past the calendar's end never comes.
-    let delta = TimeDelta::milliseconds(i64::try_from(ms).unwrap_or(i64::MAX / 1_000_000));
-    moment.checked_add_signed(delta).unwrap_or(DateTime::<Utc>::MAX_UTC)
+    // A moment past the calendar's end never comes; configuration bounds every duration far below.
+    let delta = i64::try_from(ms).ok().and_then(TimeDelta::try_milliseconds);
+    delta.and_then(|delta| moment.checked_add_signed(delta)).unwrap_or(DateTime::<Utc>::MAX_UTC)
 }
 
 /// From when on no execution of this flow can succeed any more, so that a refund is safe.

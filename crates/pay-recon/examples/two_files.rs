@@ -23,8 +23,12 @@ use flow_core::state::State;
 use pay_recon::finding::findings;
 use pay_recon::group::Groups;
 use pay_recon::order::{BillRow, Due, Fact, Order, Rules};
-use pay_recon::record::{Record, encode, key_of};
-use pay_recon::sort::{SortOptions, Sorter};
+use pay_recon::record::{Record, encode, group_of, key_of};
+use pay_recon::sort::{Merge, SortOptions, Sorter};
+
+/// As a run has them.
+const BUFFER_BYTES: usize = 64 * 1024 * 1024;
+const LANES: usize = 2;
 
 const USAGE: &str = "two_files make N FOLDER | two_files compare FOLDER";
 
@@ -73,10 +77,12 @@ fn make(rows: u64, folder: &Path) {
         writeln!(bill, "{},{amount},CNY,{},txn-{id},{}", number(id), 1_000 + id % 50_000, at(id)).unwrap();
     }
     let mut flows = BufWriter::new(File::create(folder.join("flows.csv")).unwrap());
+    // Our side comes from a database, which gives times as numbers.
     writeln!(flows, "no,amount,currency,user,ref,at").unwrap();
     for id in shuffled(rows, 40_503_131).filter(|id| id % 10_000 != 3) {
         let amount = 100 + id % 9_000;
-        writeln!(flows, "{},{amount},CNY,{},txn-{id},{}", number(id), 1_000 + id % 50_000, at(id)).unwrap();
+        let at = day().from.timestamp() + i64::try_from(id % 86_000_000 / 1_000).unwrap();
+        writeln!(flows, "{},{amount},CNY,{},txn-{id},{at}", number(id), 1_000 + id % 50_000).unwrap();
     }
 }
 
@@ -89,8 +95,8 @@ struct Into {
 impl Into {
     fn put(&mut self, order_no: &OrderRef, record: &Record) {
         key_of(order_no, record, &mut self.key);
-        encode(record, &mut self.payload);
-        self.sorter.push(&self.key, &self.payload).unwrap();
+        encode(order_no, record, &mut self.payload);
+        self.sorter.push(group_of(order_no), &self.key, &self.payload).unwrap();
     }
 }
 
@@ -127,7 +133,7 @@ fn flow(line: &str, shared: &(Scene, DownstreamName, Currency)) -> ReconFlow {
     let _currency = cell();
     let _user = cell();
     let transaction = DownstreamRef::new(cell()).unwrap();
-    let at = chrono::NaiveDateTime::parse_from_str(cell(), "%Y-%m-%d %H:%M:%S").unwrap().and_utc();
+    let at = DateTime::from_timestamp_secs(cell().parse().unwrap()).unwrap();
     let (scene, wallet, currency) = shared.clone();
     ReconFlow {
         id,
@@ -152,46 +158,74 @@ fn flow(line: &str, shared: &(Scene, DownstreamName, Currency)) -> ReconFlow {
 fn compare(folder: &Path) {
     let started_ms = SystemClock.monotonic_ms();
     let passed = || SystemClock.monotonic_ms() - started_ms;
-    let options = SortOptions { folder: folder.to_owned(), buffer_bytes: 32 * 1024 * 1024 };
-    let mut into = Into { sorter: Sorter::new(options), key: Vec::new(), payload: Vec::new() };
-    let rules = BillRules::new(Tz::UTC, [("CNY".to_owned(), 2)]);
-    let summary =
-        read_bill(&layout(), &rules, File::open(folder.join("bill.csv")).unwrap(), &mut into).unwrap();
-    let bill_ms = passed();
-    let shared =
-        (Scene::new("renew").unwrap(), DownstreamName::new("main").unwrap(), Currency::new("CNY").unwrap());
-    let mut flows = 0_u64;
-    for line in
-        BufReader::with_capacity(1 << 20, File::open(folder.join("flows.csv")).unwrap()).lines().skip(1)
-    {
-        let flow = flow(&line.unwrap(), &shared);
-        into.put(&OrderRef::new(flow.trade_order_no.as_str()).unwrap(), &Record::Local(Box::new(flow)));
-        flows += 1;
-    }
-    let flows_ms = passed();
-    let (differing, orders) = compare_sorted(into.sorter);
+    // As a run does: both sides are read side by side, each into half of the buffer, and merged by lanes.
+    let (bill, flows) = std::thread::scope(|scope| {
+        let bill = scope.spawn(|| read_whole_bill(folder));
+        let flows = scope.spawn(|| read_flows(folder));
+        (bill.join().unwrap(), flows.join().unwrap())
+    });
+    let rows = [bill.sorter.records(), flows.sorter.records()];
+    let mut sorter = bill.sorter;
+    sorter.join(flows.sorter).unwrap();
+    let spilled_mb = sorter.spilled_bytes() / 1_000_000;
+    let read_ms = passed();
+    let lanes = sorter.finish().unwrap();
+    let compared: Vec<(u64, u64)> = std::thread::scope(|scope| {
+        let lanes: Vec<_> = lanes.into_iter().map(|lane| scope.spawn(|| compare_lane(lane))).collect();
+        lanes.into_iter().map(|lane| lane.join().unwrap()).collect()
+    });
+    let differing: u64 = compared.iter().map(|(differing, _)| differing).sum();
+    let orders: u64 = compared.iter().map(|(_, orders)| orders).sum();
     let all_ms = passed();
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("no VmHWM").to_owned();
-    println!(
-        "{} rows against {flows} flows: {orders} orders, {differing} differ; bill {bill_ms} ms, flows {} ms, merge {} ms, \
-         all {all_ms} ms, {} rows/s; {peak}",
-        summary.rows,
-        flows_ms - bill_ms,
-        all_ms - flows_ms,
-        (summary.rows + flows) * 1_000 / all_ms.max(1)
-    );
+    let peak =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("unknown").trim().to_owned();
+    let report = serde_json::json!({
+        "bill_rows": rows[0], "flows": rows[1], "orders": orders, "differing": differing, "read_ms": read_ms,
+        "compare_ms": all_ms - read_ms, "all_ms": all_ms, "spilled_mb": spilled_mb, "peak": peak,
+    });
+    println!("{report}");
 }
 
-fn compare_sorted(sorter: Sorter) -> (u64, u64) {
+fn into(folder: &Path) -> Into {
+    let options = SortOptions { folder: folder.to_owned(), buffer_bytes: BUFFER_BYTES / 2, lanes: LANES };
+    Into { sorter: Sorter::new(options), key: Vec::new(), payload: Vec::new() }
+}
+
+fn read_whole_bill(folder: &Path) -> Into {
+    let mut into = into(folder);
+    let rules = BillRules::new(Tz::UTC, [("CNY".to_owned(), 2)]);
+    let file = File::open(folder.join("bill.csv")).unwrap();
+    read_bill(&layout(), &rules, file, &mut into).unwrap();
+    into
+}
+
+fn read_flows(folder: &Path) -> Into {
+    let mut into = into(folder);
+    let shared =
+        (Scene::new("renew").unwrap(), DownstreamName::new("main").unwrap(), Currency::new("CNY").unwrap());
+    let mut file = BufReader::with_capacity(1 << 20, File::open(folder.join("flows.csv")).unwrap());
+    let mut line = String::new();
+    file.read_line(&mut line).unwrap();
+    loop {
+        line.clear();
+        if file.read_line(&mut line).unwrap() == 0 {
+            return into;
+        }
+        let flow = flow(line.trim_end(), &shared);
+        into.put(&OrderRef::new(flow.trade_order_no.as_str()).unwrap(), &Record::Local(Box::new(flow)));
+    }
+}
+
+fn compare_lane(merge: Merge) -> (u64, u64) {
     let rules = Rules { time_gap_limit_ms: 600_000, compares_users: true, compares_references: true };
-    let mut groups = Groups::over(sorter.finish().unwrap());
+    let (day, mut groups) = (day(), Groups::over(merge));
     let (mut differing, mut orders) = (0, 0);
     while let Some(group) = groups.next_group().unwrap() {
         let payment_due = if group.local.is_some() { Due::Today } else { Due::No };
         let order = Order {
             order_no: group.order_no,
-            day: day(),
+            day,
             local: group.local,
             payment_due,
             refund_due: Due::No,

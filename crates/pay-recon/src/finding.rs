@@ -82,24 +82,20 @@ fn each_movement_once<'a>(rows: impl Iterator<Item = &'a BillRow>) -> Vec<&'a Bi
 }
 
 /// Findings as they come up.
-struct Found {
+struct Found<'a> {
     day: NaiveDate,
-    default_stake: Stake,
+    /// What a finding is about that names nothing else: the amount of our flow or, without one, of the bill's first row.
+    whole: (u64, &'a str),
     by_kind: BTreeMap<(NaiveDate, FindingKind), (Vec<String>, Stake)>,
 }
 
-impl Found {
-    fn new(order: &Order, view: &View<'_>) -> Found {
-        let of_row =
-            |row: &&BillRow| Stake { amount_minor: row.amount_minor, currency: row.currency.clone() };
-        let of_bill = view.payments.first().or(view.refunds.first()).map(of_row);
-        let of_flow = order.local.as_ref().map(|flow| Stake {
-            amount_minor: flow.money.amount().unsigned_abs(),
-            currency: flow.money.currency().to_string(),
-        });
-        let nothing = || Stake { amount_minor: 0, currency: String::new() };
-        let default_stake = of_flow.or(of_bill).unwrap_or_else(nothing);
-        Found { day: order.day.date, default_stake, by_kind: BTreeMap::new() }
+impl<'a> Found<'a> {
+    fn new(order: &'a Order, view: &View<'a>) -> Found<'a> {
+        let of_bill = view.payments.first().or(view.refunds.first());
+        let of_bill = of_bill.map(|row| (row.amount_minor, row.currency.as_str()));
+        let of_flow = order.local.as_ref().map(|flow| &flow.money);
+        let of_flow = of_flow.map(|money| (money.amount().unsigned_abs(), money.currency().as_str()));
+        Found { day: order.day.date, whole: of_flow.or(of_bill).unwrap_or((0, "")), by_kind: BTreeMap::new() }
     }
 
     /// A difference of the compared day, about the whole amount.
@@ -115,7 +111,8 @@ impl Found {
 
     /// A difference of a given day.
     fn add_on(&mut self, day: NaiveDate, kind: FindingKind, detail: String, stake: Option<Stake>) {
-        let stake = stake.unwrap_or_else(|| self.default_stake.clone());
+        let (amount_minor, currency) = self.whole;
+        let stake = stake.unwrap_or_else(|| Stake { amount_minor, currency: currency.to_owned() });
         let (details, largest) =
             self.by_kind.entry((day, kind)).or_insert_with(|| (Vec::new(), stake.clone()));
         if !details.contains(&detail) {

@@ -7,7 +7,7 @@ use flow_core::ports::ReconFlow;
 
 use crate::order::BillRow;
 use crate::record::{self, Record, Waiting};
-use crate::sort::{Merge, Sorted};
+use crate::sort::Merge;
 
 /// Most rows of one order that are kept; more are counted. An order with more is a defect of the bill.
 pub const MAX_ROWS: usize = 64;
@@ -71,40 +71,27 @@ impl Group {
 #[derive(Debug)]
 pub struct Groups {
     merge: Merge,
-    ahead: Option<(OrderRef, Record)>,
-    place: Sorted,
 }
 
 impl Groups {
-    /// Over all records of a day.
+    /// Over all records of a lane.
     pub fn over(merge: Merge) -> Groups {
-        Groups { merge, ahead: None, place: Sorted::default() }
+        Groups { merge }
     }
 
-    fn read(&mut self) -> io::Result<Option<(OrderRef, Record)>> {
-        if let Some(ahead) = self.ahead.take() {
-            return Ok(Some(ahead));
-        }
-        if !self.merge.next_into(&mut self.place)? {
-            return Ok(None);
-        }
-        Ok(Some((record::order_of(&self.place.key)?, record::decode(&self.place.payload)?)))
-    }
-
-    /// The next order, by ascending number; `None` at the end.
+    /// The next order, in the order of [`record::group_of`]; `None` at the end.
     ///
     /// # Errors
     /// What was spilled cannot be read back.
     pub fn next_group(&mut self) -> io::Result<Option<Group>> {
-        let Some((order_no, first)) = self.read()? else { return Ok(None) };
-        let mut group = Group::of(order_no);
-        group.add(first);
-        while let Some((order_no, record)) = self.read()? {
-            if order_no != group.order_no {
-                self.ahead = Some((order_no, record));
+        let Some(first) = self.merge.head() else { return Ok(None) };
+        let mut group = Group::of(record::order_of(first.key)?);
+        while let Some(next) = self.merge.head() {
+            if record::order_bytes(next.key)? != group.order_no.as_str().as_bytes() {
                 break;
             }
-            group.add(record);
+            group.add(record::decode(&group.order_no, next.payload)?);
+            self.merge.advance()?;
         }
         Ok(Some(group))
     }

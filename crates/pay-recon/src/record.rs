@@ -1,5 +1,6 @@
 //! A day's records as bytes: what is sorted. The key orders them by order number, then by what they are.
 
+use std::hash::{DefaultHasher, Hasher as _};
 use std::io;
 
 use chrono::{DateTime, NaiveDate, Utc};
@@ -41,11 +42,24 @@ pub enum Record {
     Ticket,
 }
 
+/// What follows an order number in a key: the zero byte, the kind, the line.
+const KEY_REST_BYTES: usize = 10;
+
+/// What a refund's number has before its payment's.
+const REFUND_PREFIX: &str = "r_";
+
 const LOCAL: u8 = 1;
 const BILL: u8 = 2;
 const WAITED_FOR: u8 = 3;
 const LEFT_WAITING: u8 = 4;
 const TICKET: u8 = 5;
+
+/// The group that an order's records are sorted into. Within one process: it need not be the same in another.
+pub fn group_of(order_no: &OrderRef) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(order_no.as_str().as_bytes());
+    hasher.finish()
+}
 
 /// The key of a record: order numbers hold no zero byte, so that one ends where it does.
 pub fn key_of(order_no: &OrderRef, record: &Record, key: &mut Vec<u8>) {
@@ -67,17 +81,25 @@ pub fn key_of(order_no: &OrderRef, record: &Record, key: &mut Vec<u8>) {
 /// # Errors
 /// It is not one that [`key_of`] made.
 pub fn order_of(key: &[u8]) -> io::Result<OrderRef> {
-    let end = key.iter().position(|byte| *byte == 0).ok_or_else(damaged)?;
-    let text = String::from_utf8(key[..end].to_vec()).map_err(|_| damaged())?;
+    let text = std::str::from_utf8(order_bytes(key)?).map_err(|_| damaged())?;
     OrderRef::new(text).map_err(|_| damaged())
+}
+
+/// The bytes of the order number in a key.
+///
+/// # Errors
+/// As [`order_of`].
+pub fn order_bytes(key: &[u8]) -> io::Result<&[u8]> {
+    let end = key.len().checked_sub(KEY_REST_BYTES).ok_or_else(damaged)?;
+    if key[end] == 0 { Ok(&key[..end]) } else { Err(damaged()) }
 }
 
 fn damaged() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "a spilled record is damaged")
 }
 
-/// Writes a record.
-pub fn encode(record: &Record, bytes: &mut Vec<u8>) {
+/// Writes a record of this order, whose number it does not repeat.
+pub fn encode(order_no: &OrderRef, record: &Record, bytes: &mut Vec<u8>) {
     bytes.clear();
     let mut out = Out(bytes);
     match record {
@@ -87,7 +109,7 @@ pub fn encode(record: &Record, bytes: &mut Vec<u8>) {
         }
         Record::Bill(row) => {
             out.byte(BILL);
-            out.row(row);
+            out.row(order_no, row);
         }
         Record::WaitedFor(waiting) => {
             out.byte(WAITED_FOR);
@@ -105,11 +127,11 @@ pub fn encode(record: &Record, bytes: &mut Vec<u8>) {
 ///
 /// # Errors
 /// The bytes are none of it.
-pub fn decode(bytes: &[u8]) -> io::Result<Record> {
+pub fn decode(order_no: &OrderRef, bytes: &[u8]) -> io::Result<Record> {
     let mut from = In(bytes);
     let record = match from.byte()? {
         LOCAL => Record::Local(Box::new(from.flow()?)),
-        BILL => Record::Bill(from.row()?),
+        BILL => Record::Bill(from.row(order_no)?),
         WAITED_FOR => Record::WaitedFor(from.waiting()?),
         LEFT_WAITING => Record::LeftWaiting(from.waiting()?),
         TICKET => Record::Ticket,
@@ -125,19 +147,36 @@ impl Out<'_> {
         self.0.push(byte);
     }
 
+    /// Small numbers of either sign take few bytes.
     fn number(&mut self, number: i64) {
-        self.0.extend_from_slice(&number.to_le_bytes());
+        self.amount(((number << 1) ^ (number >> 63)).cast_unsigned());
     }
 
-    fn amount(&mut self, number: u64) {
-        self.0.extend_from_slice(&number.to_le_bytes());
+    /// Seven bits a byte, the lowest first; the eighth says that there are more.
+    fn amount(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.byte(u8::try_from(number & 0x7f).unwrap_or(0) | 0x80);
+            number >>= 7;
+        }
+        self.byte(u8::try_from(number).unwrap_or(0));
     }
 
     fn text(&mut self, text: &str) {
         // Every text that gets here is bounded far below: by its type, or by the reader of bills.
-        let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
-        self.0.extend_from_slice(&length.to_le_bytes());
+        self.amount(u64::try_from(text.len()).unwrap_or(u64::MAX));
         self.0.extend_from_slice(text.as_bytes());
+    }
+
+    /// An entry's number, which most often is the order's, or that of its refund.
+    fn entry_no(&mut self, order_no: &OrderRef, entry_no: &OrderRef) {
+        if entry_no == order_no {
+            self.byte(0);
+        } else if entry_no.as_str().strip_prefix(REFUND_PREFIX) == Some(order_no.as_str()) {
+            self.byte(1);
+        } else {
+            self.byte(2);
+            self.text(entry_no.as_str());
+        }
     }
 
     fn maybe<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Self, T)) {
@@ -185,9 +224,9 @@ impl Out<'_> {
         self.byte(u8::from(flow.is_held));
     }
 
-    fn row(&mut self, row: &BillRow) {
+    fn row(&mut self, order_no: &OrderRef, row: &BillRow) {
         self.kind(row.kind);
-        self.text(row.entry_no.as_str());
+        self.entry_no(order_no, &row.entry_no);
         self.maybe(row.trade_order_no.as_deref(), Out::text);
         self.amount(row.amount_minor);
         self.text(&row.currency);
@@ -219,8 +258,8 @@ impl Out<'_> {
 
 struct In<'a>(&'a [u8]);
 
-impl In<'_> {
-    fn take(&mut self, count: usize) -> io::Result<&[u8]> {
+impl<'a> In<'a> {
+    fn take(&mut self, count: usize) -> io::Result<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count).ok_or_else(damaged)?;
         self.0 = rest;
         Ok(taken)
@@ -230,25 +269,47 @@ impl In<'_> {
         Ok(self.take(1)?[0])
     }
 
-    fn word<const N: usize>(&mut self) -> io::Result<[u8; N]> {
-        self.take(N)?.try_into().map_err(|_| damaged())
-    }
-
     fn number(&mut self) -> io::Result<i64> {
-        Ok(i64::from_le_bytes(self.word()?))
+        let folded = self.amount()?;
+        Ok((folded >> 1).cast_signed() ^ -(folded & 1).cast_signed())
     }
 
     fn amount(&mut self) -> io::Result<u64> {
-        Ok(u64::from_le_bytes(self.word()?))
+        let mut number = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            if (bits << shift) >> shift != bits {
+                return Err(damaged());
+            }
+            number |= bits << shift;
+            if byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        Err(damaged())
+    }
+
+    fn str(&mut self) -> io::Result<&'a str> {
+        let length = usize::try_from(self.amount()?).map_err(|_| damaged())?;
+        std::str::from_utf8(self.take(length)?).map_err(|_| damaged())
     }
 
     fn text(&mut self) -> io::Result<String> {
-        let length = usize::try_from(u32::from_le_bytes(self.word()?)).map_err(|_| damaged())?;
-        String::from_utf8(self.take(length)?.to_vec()).map_err(|_| damaged())
+        self.str().map(str::to_owned)
     }
 
     fn id<T, E>(&mut self, make: impl FnOnce(String) -> Result<T, E>) -> io::Result<T> {
         make(self.text()?).map_err(|_| damaged())
+    }
+
+    fn entry_no(&mut self, order_no: &OrderRef) -> io::Result<OrderRef> {
+        match self.byte()? {
+            0 => Ok(order_no.clone()),
+            1 => OrderRef::new(format!("{REFUND_PREFIX}{order_no}")).map_err(|_| damaged()),
+            2 => self.id(OrderRef::new),
+            _ => Err(damaged()),
+        }
     }
 
     fn maybe<T>(&mut self, read: impl FnOnce(&mut Self) -> io::Result<T>) -> io::Result<Option<T>> {
@@ -289,7 +350,7 @@ impl In<'_> {
             attempt_no: AttemptNo(u32::try_from(self.number()?).map_err(|_| damaged())?),
             trade_order_no,
             refund_order_no,
-            state: State::parse(&self.text()?).ok_or_else(damaged)?,
+            state: State::parse(self.str()?).ok_or_else(damaged)?,
             version: Version(self.amount()?),
             money: {
                 let amount = self.number()?;
@@ -306,10 +367,10 @@ impl In<'_> {
         })
     }
 
-    fn row(&mut self) -> io::Result<BillRow> {
+    fn row(&mut self, order_no: &OrderRef) -> io::Result<BillRow> {
         Ok(BillRow {
             kind: self.kind()?,
-            entry_no: self.id(OrderRef::new)?,
+            entry_no: self.entry_no(order_no)?,
             trade_order_no: self.maybe(In::text)?,
             amount_minor: self.amount()?,
             currency: self.text()?,

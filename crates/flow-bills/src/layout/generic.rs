@@ -310,8 +310,14 @@ impl Generic {
             .at_time
             .as_ref()
             .map(|column| format!("{} {}", cell.text, self.stripped(record.cell(column.index))));
-        let text = joined.as_deref().unwrap_or(cell.text).replace('：', ":");
+        let text = joined.as_deref().unwrap_or(cell.text);
         let format = &self.rules.time_format;
+        if format == times::PLAIN_FORMAT
+            && let Some(local) = times::parse_plain(text)
+        {
+            return times::resolve(local, rules.zone).map_err(|why| cell.no_time(why));
+        }
+        let text = text.replace('：', ":");
         if let Ok(at) = DateTime::parse_from_str(&text, format) {
             return Ok(Instant { at: at.to_utc(), ambiguous: false });
         }

@@ -67,7 +67,8 @@ fn check_text(
     if text.is_empty() {
         return Err(IdError { kind, problem: IdProblem::Empty });
     }
-    if let Some((position, found)) = text.chars().enumerate().find(|(_, c)| !ok(*c)) {
+    let is_fine = text.bytes().all(|byte| byte.is_ascii() && ok(char::from(byte)));
+    if let Some((position, found)) = text.chars().enumerate().find(|(_, c)| !is_fine && !ok(*c)) {
         return Err(IdError { kind, problem: IdProblem::BadCharacter { found, position, allowed } });
     }
     if text.len() > max_chars {

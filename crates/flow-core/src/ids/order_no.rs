@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 
 use super::{FlowId, IdError, IdProblem, UserId};
 
-fn base36(mut number: i64) -> String {
+/// Appends a positive number.
+fn push_base36(text: &mut String, mut number: i64) {
     const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
-    if number == 0 {
-        return "0".to_owned();
-    }
-    let mut reversed = Vec::with_capacity(13);
-    while number > 0 {
+    // The largest number has 13 digits.
+    let (mut reversed, mut count) = ([b'0'; 13], 0);
+    while number > 0 || count == 0 {
         // The remainder of a division by 36 indexes the 36 digits.
-        reversed.push(char::from(DIGITS[(number % 36) as usize]));
+        reversed[count] = DIGITS[(number % 36) as usize];
         number /= 36;
+        count += 1;
     }
-    reversed.into_iter().rev().collect()
+    text.extend(reversed[..count].iter().rev().map(|digit| char::from(*digit)));
 }
 
 fn parse_base36(text: &str) -> Option<i64> {
@@ -35,7 +35,13 @@ pub struct TradeOrderNo(String);
 impl TradeOrderNo {
     /// The number of the attempt stored under `flow_id`.
     pub fn derive(user_id: UserId, flow_id: FlowId) -> TradeOrderNo {
-        TradeOrderNo(format!("h2r_{}_{}", base36(user_id.get()), base36(flow_id.get())))
+        // Prefix, separator and two numbers: made for every row that is read.
+        let mut text = String::with_capacity(31);
+        text.push_str("h2r_");
+        push_base36(&mut text, user_id.get());
+        text.push('_');
+        push_base36(&mut text, flow_id.get());
+        TradeOrderNo(text)
     }
 
     /// Takes the number apart again.
@@ -82,7 +88,7 @@ pub struct RefundOrderNo(String);
 impl RefundOrderNo {
     /// The refund number that belongs to a charge.
     pub fn derive(trade_order_no: &TradeOrderNo) -> RefundOrderNo {
-        RefundOrderNo(format!("r_{trade_order_no}"))
+        RefundOrderNo(["r_", trade_order_no.as_str()].concat())
     }
 
     /// The charge it belongs to.
@@ -133,6 +139,12 @@ mod tests {
         assert_eq!(trade.as_str(), "h2r_u16_p1");
         assert_eq!(RefundOrderNo::derive(&trade).as_str(), "r_h2r_u16_p1");
         assert_eq!(trade.parts().unwrap().1.get(), 901);
+    }
+
+    fn base36(number: i64) -> String {
+        let mut text = String::new();
+        push_base36(&mut text, number);
+        text
     }
 
     #[test]

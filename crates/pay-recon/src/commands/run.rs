@@ -125,8 +125,7 @@ impl Progress for Bar {
     fn phase(&self, phase: Phase) {
         self.0.set_position(0);
         match phase {
-            Phase::Bill => self.0.set_message("bill"),
-            Phase::Flows => self.0.set_message("flows"),
+            Phase::Reading => self.0.set_message("reading"),
             Phase::Orders { records } => {
                 self.0.set_message("orders");
                 self.0.set_length(records);

@@ -7,7 +7,7 @@ use super::{Found, View};
 use crate::order::{Fact, Order};
 
 /// The business record against state and charge.
-pub(super) fn compare(order: &Order, view: &View<'_>, found: &mut Found) {
+pub(super) fn compare(order: &Order, view: &View<'_>, found: &mut Found<'_>) {
     let Some(flow) = &order.local else { return };
     let state = flow.state;
     match &order.fact {
@@ -50,7 +50,7 @@ pub(super) fn compare(order: &Order, view: &View<'_>, found: &mut Found) {
     }
 }
 
-fn done_for_this(state: State, is_billed: bool, found: &mut Found) {
+fn done_for_this(state: State, is_billed: bool, found: &mut Found<'_>) {
     match (state, is_billed) {
         (State::BizSuccess, true | false) => {}
         (State::Payed, true | false) | (State::WaitPay | State::Paying | State::PayFail, true) => {
@@ -65,7 +65,13 @@ fn done_for_this(state: State, is_billed: bool, found: &mut Found) {
     }
 }
 
-fn done_for_other(state: State, is_billed: bool, owner: &str, owner_was_charged: bool, found: &mut Found) {
+fn done_for_other(
+    state: State,
+    is_billed: bool,
+    owner: &str,
+    owner_was_charged: bool,
+    found: &mut Found<'_>,
+) {
     let kind =
         if owner_was_charged { FindingKind::TwoAttemptsCharged } else { FindingKind::BenefitOwnedByOther };
     match (state, is_billed) {

@@ -18,7 +18,7 @@ struct Ours<'a> {
 }
 
 /// Every row against our record.
-pub(super) fn compare(order: &Order, view: &View<'_>, rules: &Rules, found: &mut Found) {
+pub(super) fn compare(order: &Order, view: &View<'_>, rules: &Rules, found: &mut Found<'_>) {
     let Some(flow) = &order.local else { return };
     let charged_minor = flow.money.amount().unsigned_abs();
     let charge = Ours {
@@ -45,7 +45,7 @@ fn compare_rows(
     ours: &Ours<'_>,
     rows: &[&BillRow],
     rules: &Rules,
-    found: &mut Found,
+    found: &mut Found<'_>,
 ) {
     for row in rows {
         amount(order, flow, ours, row, found);
@@ -58,19 +58,19 @@ fn compare_rows(
             );
             found.add(FindingKind::CurrencyDiffers, detail);
         }
-        let user_id = flow.target.user_id.to_string();
-        if let Some(user) = row.user.as_ref().filter(|user| rules.compares_users && **user != user_id) {
-            found.add(
-                FindingKind::UserDiffers,
-                format!("{}: the bill says {user}, here it is {user_id}", ours.what),
-            );
+        if let Some(user) = row.user.as_ref().filter(|_| rules.compares_users) {
+            let user_id = flow.target.user_id.to_string();
+            if *user != user_id {
+                let detail = format!("{}: the bill says {user}, here it is {user_id}", ours.what);
+                found.add(FindingKind::UserDiffers, detail);
+            }
         }
         time(ours, row, rules, found);
     }
     reference(ours, rows, rules, found);
 }
 
-fn amount(order: &Order, flow: &ReconFlow, ours: &Ours<'_>, row: &BillRow, found: &mut Found) {
+fn amount(order: &Order, flow: &ReconFlow, ours: &Ours<'_>, row: &BillRow, found: &mut Found<'_>) {
     if row.amount_minor == ours.amount_minor {
         return;
     }
@@ -89,7 +89,7 @@ fn amount(order: &Order, flow: &ReconFlow, ours: &Ours<'_>, row: &BillRow, found
 }
 
 /// Whole seconds in the text: sides that round alike say the same every time.
-fn time(ours: &Ours<'_>, row: &BillRow, rules: &Rules, found: &mut Found) {
+fn time(ours: &Ours<'_>, row: &BillRow, rules: &Rules, found: &mut Found<'_>) {
     let Some(at) = ours.at.filter(|_| row.proof == Proof::Settled) else { return };
     let apart_ms = (row.at - at).num_milliseconds().unsigned_abs();
     if apart_ms > rules.time_gap_limit_ms {
@@ -100,7 +100,7 @@ fn time(ours: &Ours<'_>, row: &BillRow, rules: &Rules, found: &mut Found) {
 }
 
 /// One of the bill's transactions must be ours. Where it has several, the surplus is said elsewhere.
-fn reference(ours: &Ours<'_>, rows: &[&BillRow], rules: &Rules, found: &mut Found) {
+fn reference(ours: &Ours<'_>, rows: &[&BillRow], rules: &Rules, found: &mut Found<'_>) {
     let Some(transaction) = ours.transaction.filter(|_| rules.compares_references) else { return };
     let named: Vec<&str> = rows.iter().filter_map(|row| row.channel_ref.as_deref()).collect();
     if let Some(first) = named.first().filter(|_| !named.contains(&transaction.as_str())) {

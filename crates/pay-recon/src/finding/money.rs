@@ -10,7 +10,7 @@ use super::{Found, View, Word, shown};
 use crate::order::{BillRow, Due, Order, Proof};
 
 /// Charge against state.
-pub(super) fn charge(order: &Order, view: &View<'_>, found: &mut Found) {
+pub(super) fn charge(order: &Order, view: &View<'_>, found: &mut Found<'_>) {
     let Some(flow) = &order.local else { return charge_without_flow(order, view, found) };
     let state = flow.state;
     match (state, view.charge_word()) {
@@ -34,7 +34,7 @@ pub(super) fn charge(order: &Order, view: &View<'_>, found: &mut Found) {
     }
 }
 
-fn charge_without_flow(order: &Order, view: &View<'_>, found: &mut Found) {
+fn charge_without_flow(order: &Order, view: &View<'_>, found: &mut Found<'_>) {
     for row in &view.charges {
         let day = row.carried_from.unwrap_or(order.day.date);
         let detail = format!("the bill has {} paid", shown(row.amount_minor, &row.currency));
@@ -43,7 +43,7 @@ fn charge_without_flow(order: &Order, view: &View<'_>, found: &mut Found) {
 }
 
 /// The bill has not what our record says, if a bill that was looked at must have it.
-fn missing(order: &Order, due: Due, kind: FindingKind, state: State, found: &mut Found) {
+fn missing(order: &Order, due: Due, kind: FindingKind, state: State, found: &mut Found<'_>) {
     let day = match due {
         Due::No => return,
         Due::Today => order.day.date,
@@ -57,7 +57,7 @@ fn is_ours(row: &BillRow, flow: &ReconFlow) -> bool {
 }
 
 /// Refund against state.
-pub(super) fn refund(order: &Order, view: &View<'_>, found: &mut Found) {
+pub(super) fn refund(order: &Order, view: &View<'_>, found: &mut Found<'_>) {
     let Some(flow) = &order.local else { return };
     if flow.paid_at.is_none() && view.charges.is_empty() {
         // Said by `totals`: there is nothing that could have been paid back.
@@ -103,7 +103,7 @@ pub(super) fn refund(order: &Order, view: &View<'_>, found: &mut Found) {
 }
 
 /// Refunds of this payment under numbers that are not its own.
-fn unasked(flow: &ReconFlow, view: &View<'_>, found: &mut Found) {
+fn unasked(flow: &ReconFlow, view: &View<'_>, found: &mut Found<'_>) {
     for row in view.paid_back.iter().filter(|row| !is_ours(row, flow)) {
         let kind = match flow.state {
             State::BizSuccess => FindingKind::WalletRefundedLocalSuccess,
@@ -124,7 +124,7 @@ fn unasked(flow: &ReconFlow, view: &View<'_>, found: &mut Found) {
 }
 
 /// What does not add up within the bill, or with what was charged.
-pub(super) fn totals(order: &Order, view: &View<'_>, found: &mut Found) {
+pub(super) fn totals(order: &Order, view: &View<'_>, found: &mut Found<'_>) {
     doubled("charge", &view.payments, &view.charges, found);
     doubled("refund", &view.refunds, &view.paid_back, found);
     if view.charges.len() > 1 {
@@ -146,7 +146,7 @@ pub(super) fn totals(order: &Order, view: &View<'_>, found: &mut Found) {
     above_payment(order, view, found);
 }
 
-fn doubled(what: &str, rows: &[&BillRow], once: &[&BillRow], found: &mut Found) {
+fn doubled(what: &str, rows: &[&BillRow], once: &[&BillRow], found: &mut Found<'_>) {
     for row in once {
         let same = rows.iter().filter(|other| other.movement() == row.movement()).count();
         if same > 1 {
@@ -157,7 +157,7 @@ fn doubled(what: &str, rows: &[&BillRow], once: &[&BillRow], found: &mut Found) 
     }
 }
 
-fn above_payment(order: &Order, view: &View<'_>, found: &mut Found) {
+fn above_payment(order: &Order, view: &View<'_>, found: &mut Found<'_>) {
     let mut back: BTreeMap<&str, u64> = BTreeMap::new();
     for row in &view.paid_back {
         let sum = back.entry(row.currency.as_str()).or_default();

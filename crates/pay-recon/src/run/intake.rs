@@ -1,5 +1,5 @@
-//! Everything that is known about a day goes into one sort: the bill first and whole, our flows by pages, what waits, and
-//! which orders have tickets.
+//! Everything that is known about a day goes into one sort: the bill, whole; beside it our flows, by pages; then what waits,
+//! and which orders have tickets.
 
 use std::io;
 
@@ -17,6 +17,8 @@ use crate::sort::{SortOptions, Sorter};
 
 /// Ended flows are asked for by slices of this length: no statement walks longer over what is not wanted.
 const SLICE: TimeDelta = TimeDelta::hours(1);
+/// Threads that merge and cut into orders.
+const LANES: usize = 2;
 /// Rows of a page of what waits, or of tickets.
 const KEPT_PAGE_ROWS: u32 = 1_000;
 
@@ -31,8 +33,22 @@ pub(super) struct Intake {
 }
 
 impl Intake {
-    fn new(options: SortOptions, partition: Partition) -> Intake {
-        Intake { sorter: Sorter::new(options), due_rows: 0, partition, key: Vec::new(), payload: Vec::new() }
+    /// One of the two that a run fills side by side: from the bill, and from our flows.
+    fn of(run: &Run<'_>) -> Intake {
+        let settings = &run.runner.settings;
+        let (folder, buffer_bytes) = (settings.folder.clone(), settings.sort_buffer_bytes / 2);
+        let sorter = Sorter::new(SortOptions { folder, buffer_bytes, lanes: LANES });
+        Intake { sorter, due_rows: 0, partition: run.task.partition, key: Vec::new(), payload: Vec::new() }
+    }
+
+    /// Both together.
+    pub(super) async fn join(mut self, other: Intake) -> Result<Intake, RunError> {
+        on_disk(move || {
+            self.due_rows += other.due_rows;
+            self.sorter.join(other.sorter)?;
+            Ok(self)
+        })
+        .await
     }
 
     /// Takes a record, if its order is of this part.
@@ -41,8 +57,8 @@ impl Intake {
             return Ok(false);
         }
         record::key_of(order_no, record, &mut self.key);
-        record::encode(record, &mut self.payload);
-        self.sorter.push(&self.key, &self.payload)?;
+        record::encode(order_no, record, &mut self.payload);
+        self.sorter.push(record::group_of(order_no), &self.key, &self.payload)?;
         Ok(true)
     }
 }
@@ -101,11 +117,8 @@ impl BillSink for Sink<'_> {
 
 /// Reads the bill to its end. Of one that does not pass its gate, nothing is kept.
 pub(super) async fn bill(run: &Run<'_>, bill: Bill) -> Result<TakenBill, RunError> {
-    let settings = &run.runner.settings;
-    let options = SortOptions { folder: settings.folder.clone(), buffer_bytes: settings.sort_buffer_bytes };
-    let partition = run.task.partition;
+    let mut intake = Intake::of(run);
     let reading = tokio::task::spawn_blocking(move || {
-        let mut intake = Intake::new(options, partition);
         let (mut tally, mut quarantined) = (Tally::default(), Vec::new());
         let mut sink = Sink { intake: &mut intake, tally: &mut tally, quarantined: &mut quarantined };
         let verdict = (bill.read)(&mut sink);
@@ -129,10 +142,10 @@ impl Run<'_> {
     /// Flows that have something on the day: open ones first, so that one that ends meanwhile is seen once more.
     pub(super) async fn flows(
         &self,
-        mut intake: Intake,
         stop: &CancellationToken,
         lost: &CancellationToken,
     ) -> Result<Intake, RunError> {
+        let mut intake = Intake::of(self);
         let (wallet, limit_rows) = (self.channel.wallet.clone(), self.runner.settings.page_rows);
         let mut page = OpenFlowsPage { wallet: wallet.clone(), day: self.day, after_id: 0, limit_rows };
         loop {

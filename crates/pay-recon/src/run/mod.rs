@@ -1,7 +1,7 @@
-//! One run over one part of one day: claimed, the bill read to its end, our flows beside it, every order compared, tickets
+//! One run over one part of one day: claimed, the bill read to its end and our flows beside it, every order compared, tickets
 //! written, and the batch said to be what it is.
 //!
-//! The bill comes first and as a whole: one that does not pass its gate leaves no ticket. A run that dies leaves a claim that
+//! Nothing is compared before the bill was read as a whole: one that does not pass its gate leaves no ticket. A run that dies leaves a claim that
 //! runs out; the next one does the same work and finds the tickets that are there.
 
 mod claim;
@@ -247,11 +247,11 @@ impl Run<'_> {
         stop: &CancellationToken,
         lost: &CancellationToken,
     ) -> Result<RunReport, RunError> {
-        self.progress.phase(Phase::Bill);
-        let taken = intake::bill(&self, bill).await?;
+        self.progress.phase(Phase::Reading);
+        // A bill that does not pass its gate ends the run before anything is compared.
+        let (taken, flows) = tokio::try_join!(intake::bill(&self, bill), self.flows(stop, lost))?;
         self.tally = taken.tally;
-        self.progress.phase(Phase::Flows);
-        let intake = self.flows(taken.intake, stop, lost).await?;
+        let intake = taken.intake.join(flows).await?;
         if taken.nothing_happened && intake.due_rows > 0 {
             return Err(RunError::NothingHappened { local_rows: intake.due_rows });
         }
@@ -274,49 +274,47 @@ fn check(stop: &CancellationToken, lost: &CancellationToken) -> Result<(), RunEr
     if stop.is_cancelled() { Err(RunError::Stopped) } else { Ok(()) }
 }
 
-/// Merges in a thread of its own, a few chunks ahead.
-fn groups(intake: Intake) -> mpsc::Receiver<Result<Vec<Group>, io::Error>> {
+type Chunk = Result<Vec<Group>, io::Error>;
+
+/// Merges in threads of their own, a few chunks ahead. Orders come in no order that means anything.
+fn groups(intake: Intake) -> mpsc::Receiver<Chunk> {
     let (sender, receiver) = mpsc::channel(CHUNKS_AHEAD);
-    tokio::task::spawn_blocking(move || {
-        let merged = intake.sorter.finish();
-        let mut groups = match merged {
-            Ok(merge) => Groups::over(merge),
-            Err(error) => {
-                // Nobody listens any more: the run has ended otherwise.
-                let _ = sender.blocking_send(Err(error));
-                return;
-            }
-        };
-        loop {
-            let mut chunk = Vec::with_capacity(CHUNK_ORDERS);
-            let mut ended = Ok(false);
-            while chunk.len() < CHUNK_ORDERS {
-                match groups.next_group() {
-                    Ok(Some(group)) => chunk.push(group),
-                    Ok(None) => {
-                        ended = Ok(true);
-                        break;
-                    }
-                    Err(error) => {
-                        ended = Err(error);
-                        break;
-                    }
-                }
-            }
-            if !chunk.is_empty() && sender.blocking_send(Ok(chunk)).is_err() {
-                return;
-            }
-            match ended {
-                Ok(false) => {}
-                Ok(true) => return,
-                Err(error) => {
-                    let _ = sender.blocking_send(Err(error));
-                    return;
-                }
+    tokio::task::spawn_blocking(move || match intake.sorter.finish() {
+        Ok(lanes) => {
+            for merge in lanes {
+                let sender = sender.clone();
+                tokio::task::spawn_blocking(move || cut(Groups::over(merge), &sender));
             }
         }
+        // Nobody listens any more where the run has ended otherwise.
+        Err(error) => drop(sender.blocking_send(Err(error))),
     });
     receiver
+}
+
+/// Sends one lane's orders by chunks, until its end, an error, or until nobody listens.
+fn cut(mut groups: Groups, sender: &mpsc::Sender<Chunk>) {
+    loop {
+        let mut chunk = Vec::with_capacity(CHUNK_ORDERS);
+        let ended = loop {
+            match groups.next_group() {
+                Ok(Some(group)) => chunk.push(group),
+                Ok(None) => break Some(Ok(())),
+                Err(error) => break Some(Err(error)),
+            }
+            if chunk.len() >= CHUNK_ORDERS {
+                break None;
+            }
+        };
+        if !chunk.is_empty() && sender.blocking_send(Ok(chunk)).is_err() {
+            return;
+        }
+        match ended {
+            None => {}
+            Some(Ok(())) => return,
+            Some(Err(error)) => return drop(sender.blocking_send(Err(error))),
+        }
+    }
 }
 
 /// What is kept of a bill that passed its gate.

@@ -7,10 +7,8 @@ use flow_core::recon::Tally;
 /// Where a run is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Reads the bill.
-    Bill,
-    /// Reads our flows.
-    Flows,
+    /// Reads the bill and our flows.
+    Reading,
     /// Compares orders.
     Orders {
         /// Records that will be looked at.
@@ -22,7 +20,7 @@ pub enum Phase {
 pub trait Progress: Send + Sync {
     /// A phase begins.
     fn phase(&self, phase: Phase);
-    /// So many more records were looked at: rows, flows or orders, as the phase has it.
+    /// So many more records were looked at: rows and flows, or orders, as the phase has it.
     fn step(&self, records: u64);
 }
 
