@@ -34,7 +34,7 @@ use crate::order::Rules;
 use claim::Claim;
 use intake::Intake;
 
-/// Orders that are compared together: one look at the database for all of them.
+/// Orders that are compared together, less than twice as many: one look at the database for all of them.
 const CHUNK_ORDERS: usize = 256;
 /// Chunks that wait to be compared.
 const CHUNKS_AHEAD: usize = 2;
@@ -258,7 +258,7 @@ impl Run<'_> {
         let intake = self.kept(intake).await?;
         self.progress.phase(Phase::Orders { records: intake.sorter.records() });
         let mut chunks = groups(intake);
-        while let Some(chunk) = chunks.recv().await {
+        while let Some(chunk) = full_chunk(&mut chunks).await {
             check(stop, lost)?;
             self.chunk(chunk?).await?;
         }
@@ -290,6 +290,20 @@ fn groups(intake: Intake) -> mpsc::Receiver<Chunk> {
         Err(error) => drop(sender.blocking_send(Err(error))),
     });
     receiver
+}
+
+/// Joins what lanes send, so that a small day is one chunk: what is wrong with all of its orders is seen before anything is
+/// written of one.
+async fn full_chunk(chunks: &mut mpsc::Receiver<Chunk>) -> Option<Chunk> {
+    let mut orders = Vec::new();
+    while orders.len() < CHUNK_ORDERS {
+        match chunks.recv().await {
+            Some(Ok(more)) => orders.extend(more),
+            Some(Err(error)) => return Some(Err(error)),
+            None => break,
+        }
+    }
+    (!orders.is_empty()).then_some(Ok(orders))
 }
 
 /// Sends one lane's orders by chunks, until its end, an error, or until nobody listens.
