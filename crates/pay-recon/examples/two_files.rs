@@ -178,11 +178,12 @@ fn compare(folder: &Path) {
     let orders: u64 = compared.iter().map(|(_, orders)| orders).sum();
     let all_ms = passed();
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let peak =
-        status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("unknown").trim().to_owned();
+    let peak_kb =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")).unwrap();
+    let peak_mb = peak_kb.parse::<u64>().unwrap() / 1_024;
     let report = serde_json::json!({
         "bill_rows": rows[0], "flows": rows[1], "orders": orders, "differing": differing, "read_ms": read_ms,
-        "compare_ms": all_ms - read_ms, "all_ms": all_ms, "spilled_mb": spilled_mb, "peak": peak,
+        "compare_ms": all_ms - read_ms, "all_ms": all_ms, "spilled_mb": spilled_mb, "peak_mb": peak_mb,
     });
     println!("{report}");
 }

@@ -3,6 +3,7 @@
 mod binaries;
 mod cargo;
 mod commands;
+mod python;
 mod stand;
 
 use std::process::ExitCode;

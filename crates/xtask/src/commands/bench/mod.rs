@@ -5,6 +5,7 @@ mod calls;
 mod group_commit;
 mod load;
 mod memory;
+mod recon;
 mod scan;
 mod statements;
 mod throughput;
@@ -23,7 +24,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, default_value = "mysql")]
     flavor: Flavor,
     /// Which parts to run.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "throughput,scan,memory")]
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "throughput,scan,memory,recon")]
     parts: Vec<Part>,
     /// How long each load runs, in seconds.
     #[arg(long, default_value_t = 6)]
@@ -31,6 +32,9 @@ pub(crate) struct Arguments {
     /// Terminal rows that the scanner's pages are measured against.
     #[arg(long, default_value_t = 5_000_000)]
     rows: u64,
+    /// Orders of the two files that are compared, one run per number.
+    #[arg(long, value_delimiter = ',', default_value = "1000000,5000000,10000000")]
+    orders: Vec<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -41,6 +45,8 @@ enum Part {
     Scan,
     /// Memory of each binary at rest and under load.
     Memory,
+    /// A bill against our flows, beside DuckDB.
+    Recon,
 }
 
 /// Runs the chosen parts and writes the JSON.
@@ -74,6 +80,9 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
         let server = start_server(arguments.flavor, 4_096).await?;
         report.insert("scan".to_owned(), scan::run(&server, arguments.rows).await?);
         stop_server(server).await?;
+    }
+    if arguments.parts.contains(&Part::Recon) {
+        report.insert("recon".to_owned(), recon::run(&arguments.orders).await?);
     }
     let dir = xtask::workspace_root().join("bench-results");
     std::fs::create_dir_all(&dir)?;

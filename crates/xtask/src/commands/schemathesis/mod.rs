@@ -1,7 +1,7 @@
 //! `cargo xtask schemathesis`: requests of every shape, made from the document that a running API serves, and everything it
 //! answers held against that document. Once as an application, once as somebody on call, once as an operator.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context as _;
 use serde_json::json;
@@ -10,7 +10,7 @@ use xtask::db::{Flavor, Server, ServerOptions};
 use xtask::progress::{Phase, Stopwatch};
 use xtask::stack::{Keys, Payment, Profile, Schema, Stack, StackOptions, Tuning};
 
-use crate::cargo;
+use crate::{cargo, python};
 
 /// The version that the project is tested with, from PyPI.
 const VERSION: &str = "4.32.5";
@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
 
 /// Runs it; an error when an answer was not as documented.
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let program = schemathesis().await?;
+    let program = python::environment("schemathesis", VERSION).await?.join("schemathesis");
     let mut build = cargo::command(&["build", "--package", "pay-api", "--package", "pay-sim", "--bins"]);
     cargo::run("cargo build", build.env("SQLX_OFFLINE", "true")).await?;
     let mut server = Server::start(ServerOptions::new(Flavor::MySql)).await?;
@@ -131,24 +131,4 @@ impl Ask<'_> {
         let status = command.status().await.context("could not run schemathesis")?;
         Ok(status.success())
     }
-}
-
-/// The program, in an environment of its own; made the first time.
-async fn schemathesis() -> anyhow::Result<PathBuf> {
-    let environment = xtask::target_dir().join("schemathesis").join(VERSION);
-    let program = environment.join("bin").join("schemathesis");
-    if !program.exists() {
-        let mut make = Command::new("python3");
-        make.args(["-m", "venv", "--clear"]).arg(&environment);
-        cargo::run("making a Python environment", &mut make).await?;
-        let mut install = Command::new(environment.join("bin").join("pip"));
-        install.args([
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            &format!("schemathesis=={VERSION}"),
-        ]);
-        cargo::run("fetching schemathesis", &mut install).await?;
-    }
-    Ok(program)
 }
