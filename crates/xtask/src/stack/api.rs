@@ -150,6 +150,14 @@ impl ApiClient {
         self.send(self.http.post(format!("{}{path}", self.base)).bearer_auth(&self.key)).await
     }
 
+    /// `POST path` with a body.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn post_json(&self, path: &str, body: &Value) -> anyhow::Result<Reply> {
+        self.send(self.http.post(format!("{}{path}", self.base)).bearer_auth(&self.key).json(body)).await
+    }
+
     /// Any request; the caller sets everything but the address.
     ///
     /// # Errors

@@ -1,7 +1,10 @@
 //! `cargo xtask demo`: a private database, the simulator, the API and the scanner, and payments that other systems
-//! lose, told from the client's side. Ends with a table and fails loudly if an invariant does not hold.
+//! lose, told from the client's side; then a table, and the day reconciled. Fails loudly if an invariant does not hold, or
+//! if a difference is missed or invented.
 
 mod broker;
+mod differences;
+mod reconciled;
 mod scenes;
 mod table;
 
@@ -18,6 +21,7 @@ use xtask::stack::{
 };
 
 use crate::cargo;
+use reconciled::Day;
 
 /// What can be chosen.
 #[derive(Debug, clap::Args)]
@@ -51,11 +55,12 @@ async fn play(server: &Server, arguments: &Arguments) -> anyhow::Result<()> {
     let phase = Phase::start("migrating the schema, starting simulator, API and scanner");
     let schema = Schema::prepare(&server.root_url(), "pay", Profile::Debug).await?;
     let application = Receiver::start().await?;
-    let told = format!("\n{}{}", Channel::table(), application.table());
+    let (dir, day) = (demo_dir()?, Day::today());
+    let told = format!("\n{}{}{}", Channel::table(), application.table(), day.tables(&dir));
     let mut stack = Stack::start(StackOptions {
         app_url: schema.app_url,
         migrate_url: schema.migrate_url,
-        dir: demo_dir()?,
+        dir,
         profile: Profile::Debug,
         sim_in_memory: false,
         tuning: Tuning { extra: told, ..Tuning::default() },
@@ -77,6 +82,7 @@ async fn play(server: &Server, arguments: &Arguments) -> anyhow::Result<()> {
         "Every invariant holds: charged at most once, refunded at most once, nothing delivered was refunded, every"
     );
     println!("refund that was owed was paid, and every change of state is in the audit log.");
+    reconciled::play(&stack, day).await?;
     if arguments.keep {
         keep(server, &stack).await?;
     }
