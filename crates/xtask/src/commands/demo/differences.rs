@@ -208,7 +208,7 @@ impl Plants {
         self.sim.balance(217, "CNY", 100).await?;
         let unpaid = self.ended(217, "PAY_FAIL").await?;
         self.granted(&unpaid, &unpaid.number).await?;
-        self.fails(218, &["execute"], error()).await?;
+        let refuses = self.fails(218, &["execute"], error()).await?;
         let overtaken = self.pays(&Payment::new(218, "R:218:1")).await?;
         self.is_in(&overtaken, "PAYED").await?;
         // Held, so that it is still paid when somebody else has the benefit.
@@ -218,6 +218,7 @@ impl Plants {
             .post(&format!("/payment-flows/{}/hold", overtaken.flow_id))
             .await?;
         anyhow::ensure!(held.status == 200, "not held: {}", held.body);
+        self.sim.remove_fault(refuses).await?;
         self.granted(&overtaken, "somebody-elses").await?;
         self.fails(219, &["execute"], error()).await?;
         self.fails(219, &["fact"], nobodys()).await?;
