@@ -58,6 +58,10 @@ impl SimClient {
         &self.base
     }
 
+    pub(super) fn http(&self) -> &reqwest::Client {
+        &self.http
+    }
+
     /// Adds a fault rule; its id.
     ///
     /// # Errors

@@ -1,11 +1,13 @@
 //! `cargo xtask demo`: a private database, the simulator, the API and the scanner, and payments that other systems
-//! lose, told from the client's side. Ends with a table and fails loudly if an invariant does not hold.
+//! lose, told from the client's side. Ends with a table, fails loudly if an invariant does not hold, and compares the day
+//! with the wallet's bill.
 
 mod broker;
+mod recon;
 mod scenes;
 mod table;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -14,7 +16,8 @@ use sqlx::Connection as _;
 use xtask::db::{Flavor, Server, ServerOptions};
 use xtask::progress::Phase;
 use xtask::stack::{
-    Audit, Channel, Keys, Patience, Profile, Receiver, Schema, Stack, StackOptions, Tuning, wait_until,
+    Audit, BillChannel, Channel, Keys, Patience, Profile, Receiver, Schema, Stack, StackOptions, Tuning,
+    utc_now, wait_until,
 };
 
 use crate::cargo;
@@ -51,11 +54,13 @@ async fn play(server: &Server, arguments: &Arguments) -> anyhow::Result<()> {
     let phase = Phase::start("migrating the schema, starting simulator, API and scanner");
     let schema = Schema::prepare(&server.root_url(), "pay", Profile::Debug).await?;
     let application = Receiver::start().await?;
-    let told = format!("\n{}{}", Channel::table(), application.table());
+    let dir = demo_dir()?;
+    let bills = BillChannel::at_noon(utc_now(), &dir);
+    let told = format!("\n{}{}{}", Channel::table(), application.table(), bills.table());
     let mut stack = Stack::start(StackOptions {
         app_url: schema.app_url,
         migrate_url: schema.migrate_url,
-        dir: demo_dir()?,
+        dir,
         profile: Profile::Debug,
         sim_in_memory: false,
         tuning: Tuning { extra: told, ..Tuning::default() },
@@ -77,8 +82,11 @@ async fn play(server: &Server, arguments: &Arguments) -> anyhow::Result<()> {
         "Every invariant holds: charged at most once, refunded at most once, nothing delivered was refunded, every"
     );
     println!("refund that was owed was paid, and every change of state is in the audit log.");
+    let mut database = sqlx::MySqlConnection::connect(&server.url("pay")).await?;
+    let report = recon::play(&stack, &mut database, &bills, &stories, &audit).await?;
+    database.close().await?;
     if arguments.keep {
-        keep(server, &stack).await?;
+        keep(server, &stack, &report).await?;
     }
     stack.stop().await
 }
@@ -105,13 +113,14 @@ async fn settle(server: &Server, stack: &Stack) -> anyhow::Result<Audit> {
     }
 }
 
-async fn keep(server: &Server, stack: &Stack) -> anyhow::Result<()> {
+async fn keep(server: &Server, stack: &Stack, report: &Path) -> anyhow::Result<()> {
     let api = stack.api_url(0);
     println!("\nThe stack stays up until Ctrl-C:");
     println!("  API        {api}        (rendered contract: {api}/docs)");
     println!("  scanner    {}        (/metrics)", stack.scanner_url(0));
     println!("  simulator  {}        (/ledger/summary, /faults)", stack.sim().url());
     println!("  database   {}", server.url("pay"));
+    println!("  report     {}", report.display());
     println!("  logs       {}", stack.dir().display());
     println!("\nPay:");
     println!("  curl -i {api}/payments -H 'Authorization: Bearer {}' \\", Keys::CLIENT);
@@ -121,6 +130,7 @@ async fn keep(server: &Server, stack: &Stack) -> anyhow::Result<()> {
     );
     println!("\nLook, as on-call:");
     println!("  curl -s '{api}/payment-flows?user_id=42' -H 'Authorization: Bearer {}'", Keys::ON_CALL);
+    println!("  curl -s '{api}/recon/tickets?open=true' -H 'Authorization: Bearer {}'", Keys::ON_CALL);
     println!("\nLose the next answer of the wallet, after it has charged:");
     println!(
         "  curl -s {}/faults -H 'Content-Type: application/json' -d '{{\"calls\":[\"debit\"],\"stage\":\"after\",\"times\":1,\"fault\":{{\"kind\":\"drop\"}}}}'",
