@@ -93,6 +93,16 @@ impl SimClient {
         Ok(())
     }
 
+    /// The wallet keeps to itself what it charges and pays back.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn clear_callbacks(&self) -> anyhow::Result<()> {
+        let request = self.http().delete(format!("{}/callbacks", self.url()));
+        request.send().await?.error_for_status()?;
+        Ok(())
+    }
+
     /// Back to bills that are right.
     ///
     /// # Errors

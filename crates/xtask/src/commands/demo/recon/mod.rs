@@ -33,6 +33,8 @@ pub(super) async fn play(
     println!("   The wallet's day is {} in {}, where it is about noon.", channel.day(), channel.zone());
     let sim = stack.sim();
     sim.clear_faults().await?;
+    // Otherwise the service would hear of what is moved past it.
+    sim.clear_callbacks().await?;
     compare(stack, channel, CLEAN).await?;
     say("Every payment above agrees with the bill and with the business system.");
     say(
