@@ -95,7 +95,11 @@ async fn corrected(stack: &Stack, channel: &BillChannel, planted: &mut Planted) 
     let ticket = tickets::of_order(&on_call, &order_no).await?;
     anyhow::ensure!(ticket["state"] == "AUTO_FIXED", "the corrected order's ticket is not closed: {ticket}");
     expect(planted, &tickets::open(&on_call).await?)?;
-    println!("   Ticket {} closed itself: {}.", tickets::text(&ticket, "ticket_id"), ticket["state"]);
+    println!(
+        "   Ticket {} closed itself: {}. The others are as they were.",
+        tickets::text(&ticket, "ticket_id"),
+        tickets::text(&ticket, "state")
+    );
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use crate::commands::demo::scenes::expect_status;
 /// Tickets asked for at once.
 const PAGE_ROWS: u32 = 20;
 
-/// Every ticket that somebody still has to look at, oldest first.
+/// Every ticket that somebody still has to look at, by its first kind.
 pub(super) async fn open(on_call: &ApiClient) -> anyhow::Result<Vec<Value>> {
     let (mut tickets, mut cursor) = (Vec::new(), String::new());
     loop {
@@ -23,7 +23,7 @@ pub(super) async fn open(on_call: &ApiClient) -> anyhow::Result<Vec<Value>> {
             None => break,
         }
     }
-    tickets.reverse();
+    tickets.sort_by_cached_key(|ticket| text(&ticket["findings"][0], "kind").to_owned());
     Ok(tickets)
 }
 
