@@ -30,7 +30,12 @@ const MAY_KNOW: [(&str, &[&str], &[&str]); 14] = [
     ),
     ("pay-runtime", &["flow-core", "flow-config", "flow-adapters"], &["flow-testkit"]),
     ("pay-api", &["flow-core", "flow-config", "flow-adapters", "pay-runtime"], &["flow-testkit"]),
-    ("pay-recon", &["flow-core", "flow-bills", "flow-config", "pay-runtime"], &["flow-testkit"]),
+    // Its tests reconcile the simulation's histories, whose books are the simulator's.
+    (
+        "pay-recon",
+        &["flow-core", "flow-bills", "flow-config", "pay-runtime"],
+        &["flow-testkit", "flow-simulation", "pay-sim"],
+    ),
     ("pay-scanner", &["flow-core", "flow-config", "flow-adapters", "pay-runtime"], &["flow-testkit"]),
     // Stands for somebody else's systems; its tests read its bills with the product's readers.
     ("pay-sim", &[], &["flow-bills"]),

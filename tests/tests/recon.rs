@@ -2,6 +2,7 @@
 //! same after a process died at any of its statements.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher as _, RandomState};
 use std::path::PathBuf;
 use std::process::Output;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use e2e::{Database, Flavor, Site};
 use flow_core::crash::{Side, Spot};
+use xtask::progress::Stopwatch;
 use xtask::stack::{Payment, Profile, Tuning, wait_until};
 
 const END: Duration = Duration::from_secs(60);
@@ -17,6 +19,7 @@ e2e::on_both_servers! {
     a_day_is_compared_and_compared_again within 180 s;
     the_daemon_catches_up_and_says_what_is_late within 120 s;
     a_run_that_dies_anywhere_leaves_the_same_tickets within 480 s;
+    a_run_killed_at_random_leaves_the_same_tickets within 300 s;
 }
 
 /// Spots that a run over these payments does not pass, or only when it takes long: what they do is shown by the store's suite.
@@ -340,6 +343,46 @@ async fn a_run_that_dies_anywhere_leaves_the_same_tickets(flavor: Flavor) -> any
     }
     let expected: BTreeSet<&str> = NOT_PASSED.into();
     ensure!(not_passed.is_subset(&expected), "no process died at {not_passed:?}");
+    let doubled = "SELECT COUNT(*) - COUNT(DISTINCT channel, order_no) FROM recon_ticket";
+    ensure!(world.site.database.number(doubled).await? == 0);
+    world.site.close_expecting(&["the day was not compared"]).await
+}
+
+/// Killed from outside, wherever it happens to be: in the middle of a statement, of the sort, of starting or stopping.
+async fn a_run_killed_at_random_leaves_the_same_tickets(flavor: Flavor) -> anyhow::Result<()> {
+    const KILLS: u32 = 16;
+    let world = World::open(flavor, "recon_kills", Profile::Debug, 6).await?;
+    let mut rows = world.rows.clone();
+    let missing = World::number(&rows.remove(0));
+    let base: Tickets = [(missing, open("LOCAL_SUCCESS_WALLET_NOTHING"))].into();
+    world.write_bill(&rows)?;
+    let watch = Stopwatch::start();
+    world.run_until_compared().await?;
+    let whole = watch.elapsed();
+    let random = RandomState::new();
+    let mut caught = 0;
+    for number in 0..KILLS {
+        let foreign = format!("foreign-{number}");
+        let row = rows[0].replacen(&World::number(&rows[0]), &foreign, 1);
+        world.write_bill(&[rows.clone(), vec![row]].concat())?;
+        let mut child = world.site.stack.spawn_recon(&["run", "--channel", "main", "--date", &world.day])?;
+        let share = u32::try_from(random.hash_one(number) % 1_000)?;
+        let after = whole * share / 1_000;
+        tokio::time::sleep(after).await;
+        caught += u32::from(child.try_wait()?.is_none());
+        child.kill().await?;
+        world.run_until_compared().await.with_context(|| format!("killed after {after:?} of {whole:?}"))?;
+        let mut expected = base.clone();
+        expected.insert(foreign, open("WALLET_PAID_NO_FLOW"));
+        let found = world.tickets().await?;
+        ensure!(found == expected, "killed after {after:?} of {whole:?}: {found:#?}");
+    }
+    eprintln!("{caught} of {KILLS} runs of {whole:?} killed on {flavor}");
+    ensure!(caught > KILLS / 3, "only {caught} of {KILLS} runs were still under way");
+    // Each was opened once, by whichever run came so far.
+    let trail = "SELECT COUNT(*) FROM recon_ticket t WHERE \
+                 (SELECT COUNT(*) FROM recon_ticket_trail e WHERE e.ticket_id = t.id AND e.kind = 'OPENED') <> 1";
+    ensure!(world.site.database.number(trail).await? == 0, "a ticket was opened twice, or never");
     let doubled = "SELECT COUNT(*) - COUNT(DISTINCT channel, order_no) FROM recon_ticket";
     ensure!(world.site.database.number(doubled).await? == 0);
     world.site.close_expecting(&["the day was not compared"]).await

@@ -2,9 +2,10 @@
 
 mod situations;
 
+use chrono::{DateTime, TimeDelta, Utc};
 use flow_core::answer::{ChargeAnswer, ExecuteAnswer, FactAnswer, NoAnswer, RefundAnswer, UnavailableCause};
 use flow_core::decide::{
-    Action, Decision, Entry, Evidence, Pace, Transition, decide, next_action, refundable_from,
+    Action, Decision, Entry, Evidence, Pace, Rules, Transition, decide, next_action, refundable_from,
 };
 use flow_core::flow::{HoldReason, RefundReason};
 use flow_core::state::State;
@@ -298,6 +299,16 @@ fn a_refused_execution_is_not_refunded_before_the_margin_is_over() {
     for now_ms in [EARLY_MS, DEADLINE_MS, REFUNDABLE_MS - 1] {
         assert!(stays(&decided(payed(), &refused, now_ms)), "at {now_ms}");
     }
+}
+
+#[test]
+fn a_margin_that_no_calendar_holds_never_ends() {
+    for settle_margin_ms in [u64::MAX, u64::MAX / 2, u64::MAX / 2 - 1] {
+        let rules = Rules { settle_margin_ms, ..payed().rules() };
+        assert_eq!(refundable_from(&payed().flow(), &rules), DateTime::<Utc>::MAX_UTC, "{settle_margin_ms}");
+    }
+    let rules = Rules { settle_margin_ms: 86_400_000, ..payed().rules() };
+    assert_eq!(refundable_from(&payed().flow(), &rules), at(DEADLINE_MS) + TimeDelta::days(1));
 }
 
 #[test]

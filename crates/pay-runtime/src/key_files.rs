@@ -35,7 +35,7 @@ mod tests {
         let channel = |(name, path): &(&str, &str)| {
             let layout = RsaLayout::SortedForm;
             let scheme = SchemeConfig::RsaSha256 { public_key_file: repository(path), layout };
-            (ChannelName::new(name).unwrap(), ChannelConfig { scheme, tolerance_s: 300 })
+            (ChannelName::new(*name).unwrap(), ChannelConfig { scheme, tolerance_s: 300 })
         };
         check(&key_files.iter().map(channel).collect()).iter().map(ToString::to_string).collect()
     }

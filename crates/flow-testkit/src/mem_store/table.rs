@@ -147,6 +147,15 @@ impl Table {
         Ok(())
     }
 
+    pub(super) fn put_as_is(&mut self, flow: Flow) {
+        self.last_id = self.last_id.max(flow.id.get());
+        let attempts = self.attempts.entry(flow.target.clone()).or_default();
+        if !attempts.contains(&flow.id) {
+            attempts.push(flow.id);
+        }
+        self.flows.insert(flow.id, flow);
+    }
+
     fn put(&mut self, next: Flow, event: FlowEvent) {
         self.events.entry(next.id).or_default().push(event);
         if let Some(old) = self.flows.get(&next.id) {

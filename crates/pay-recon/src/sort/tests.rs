@@ -1,3 +1,5 @@
+//! The sort against sorting in memory, whatever the buffer and the lanes; its bounds; files that are damaged.
+
 use proptest::prelude::*;
 
 use super::*;

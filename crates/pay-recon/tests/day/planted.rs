@@ -220,7 +220,7 @@ async fn a_day_without_a_fault_is_clean_and_any_one_wrong_field_is_named_by_one_
 }
 
 /// Spoils one field; gives the order that the row belongs to.
-fn spoil(row: &mut BillEntry, rng: &mut StdRng) -> String {
+pub(crate) fn spoil(row: &mut BillEntry, rng: &mut StdRng) -> String {
     let is_refund = row.kind == EntryKind::Refund;
     let order_no = row.trade_order_no.clone().unwrap_or_else(|| row.order_no.clone());
     match rng.random_range(0..if is_refund { 7 } else { 6 }) {

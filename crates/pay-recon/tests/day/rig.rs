@@ -102,6 +102,7 @@ pub(crate) struct Rig {
     pub(crate) wallet: Arc<ToldWallet>,
     pub(crate) business: Arc<ToldBusiness>,
     pub(crate) bills: BTreeMap<NaiveDate, Vec<BillEntry>>,
+    pub(crate) channel: Channel,
     runner: Runner,
     next: i64,
 }
@@ -120,6 +121,11 @@ impl Rig {
     pub(crate) fn new() -> Rig {
         let clock = ManualClock::new();
         clock.advance_to(at("2026-01-02T01:00:00Z"));
+        Rig::at(clock)
+    }
+
+    /// On this clock.
+    pub(crate) fn at(clock: ManualClock) -> Rig {
         let flows = MemStore::new(clock.clone());
         let store = MemRecon::new(flows.clone(), clock.clone());
         let (wallet, business) = (Arc::new(ToldWallet::default()), Arc::new(ToldBusiness::default()));
@@ -150,7 +156,17 @@ impl Rig {
         };
         let runner =
             Runner::new(Arc::new(store.clone()), Arc::new(flows.clone()), Arc::new(advancer), settings);
-        Rig { clock, flows, store, wallet, business, bills: BTreeMap::new(), runner, next: 1 }
+        Rig {
+            clock,
+            flows,
+            store,
+            wallet,
+            business,
+            bills: BTreeMap::new(),
+            channel: channel(),
+            runner,
+            next: 1,
+        }
     }
 
     /// A flow in a state, its charge and its end now; its bill rows and its fact as they should be.
@@ -238,7 +254,7 @@ impl Rig {
         // Days are compared in the mornings after them.
         let morning = task.day.succ_opt().unwrap().and_hms_opt(10, 0, 0).unwrap().and_utc();
         self.clock.advance_to(morning);
-        self.runner.run(&channel(), task, bill, &NoProgress, &CancellationToken::new()).await
+        self.runner.run(&self.channel, task, bill, &NoProgress, &CancellationToken::new()).await
     }
 
     /// What tickets say now, by order.

@@ -4,6 +4,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
+use super::rows::Row;
+
 /// Most faults at once.
 const MAX_FAULTS: usize = 1_000;
 
@@ -39,6 +41,28 @@ pub enum BillFault {
         /// Which row.
         order_no: String,
     },
+    /// The row says something else than what happened.
+    Altered {
+        /// Which row.
+        order_no: String,
+        /// Another currency.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        currency: Option<String>,
+        /// Another user.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        user_id: Option<u64>,
+        /// Another number of the wallet's own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        transaction_id: Option<String>,
+        /// So many milliseconds later; billed on the day on which it happened.
+        #[serde(default)]
+        later_ms: i64,
+    },
+    /// A row of what never happened.
+    Added {
+        /// The row.
+        row: Row,
+    },
     /// The last third of the file is missing.
     Truncated,
     /// The first total is one too high. A Stripe report has none.
@@ -54,8 +78,9 @@ impl BillFault {
             | Self::Doubled { order_no }
             | Self::WrongAmount { order_no, .. }
             | Self::Shifted { order_no }
-            | Self::Late { order_no } => Some(order_no),
-            Self::Truncated | Self::WrongTotal => None,
+            | Self::Late { order_no }
+            | Self::Altered { order_no, .. } => Some(order_no),
+            Self::Added { .. } | Self::Truncated | Self::WrongTotal => None,
         }
     }
 }

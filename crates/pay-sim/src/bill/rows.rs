@@ -2,6 +2,7 @@
 
 use chrono::{Days, NaiveDate, NaiveTime, TimeDelta, TimeZone as _};
 use chrono_tz::Tz;
+use serde::{Deserialize, Serialize};
 
 use super::NoBill;
 use super::faults::BillFault;
@@ -12,11 +13,13 @@ const MAX_ROWS: usize = 1_000_000;
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
 /// A row of the bill.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Row {
     /// The order that was charged, or whose charge was given back.
     pub trade_order_no: String,
     /// Of a refund, its number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refund_order_no: Option<String>,
     /// Whose balance; 0 if the wallet never heard.
     pub user_id: u64,
@@ -122,7 +125,13 @@ impl Rows {
                         billed_ms += DAY_MS;
                     }
                     BillFault::Late { .. } => billed_ms += DAY_MS,
-                    BillFault::Truncated | BillFault::WrongTotal => {}
+                    BillFault::Altered { currency, user_id, transaction_id, later_ms, .. } => {
+                        row.money.currency = currency.clone().unwrap_or(row.money.currency);
+                        row.user_id = user_id.unwrap_or(row.user_id);
+                        row.transaction_id = transaction_id.clone().unwrap_or(row.transaction_id);
+                        row.at_ms = row.at_ms.saturating_add(*later_ms);
+                    }
+                    BillFault::Added { .. } | BillFault::Truncated | BillFault::WrongTotal => {}
                 }
             }
             if self.window.holds(billed_ms) {
@@ -135,9 +144,16 @@ impl Rows {
         Ok(())
     }
 
-    /// The rows by time.
+    /// The rows by time, with those that a fault adds.
     #[must_use]
     pub fn sorted(mut self) -> Vec<Row> {
+        for fault in &self.faults {
+            if let BillFault::Added { row } = fault
+                && self.window.holds(row.at_ms)
+            {
+                self.rows.push(row.clone());
+            }
+        }
         self.rows.sort_by(|a, b| (a.at_ms, a.order_no()).cmp(&(b.at_ms, b.order_no())));
         self.rows
     }

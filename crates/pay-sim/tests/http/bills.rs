@@ -233,6 +233,28 @@ async fn a_wrong_channel_is_wrong_in_every_format_and_still_whole() {
 }
 
 #[tokio::test]
+async fn a_row_may_say_something_else_and_rows_of_nothing_be_added() {
+    let bills = Bills::start().await;
+    bills
+        .fault(json!({"kind": "altered", "order_no": "b", "currency": "JPY", "user_id": 9, "later_ms": 1000}))
+        .await;
+    bills.fault(json!({"kind": "altered", "order_no": "a", "transaction_id": "wtx-other"})).await;
+    let added = json!({"trade_order_no": "c", "user_id": 7, "money": {"amount": 5, "currency": "CNY"},
+        "transaction_id": "wtx-c", "at_ms": now_ms()});
+    bills.fault(json!({"kind": "added", "row": added})).await;
+    let before = bills.read(bills.today.pred_opt().unwrap(), "ledger-csv", "none").await.1.0;
+    assert!(before.is_empty(), "it happened today: {before:?}");
+    let rows = bills.read(bills.today, "ledger-csv", "none").await.1.0;
+    let of = |number: &str| rows.iter().find(|row| row.order_no == number).unwrap();
+    assert_eq!(rows.len(), 4, "{rows:?}");
+    assert_eq!((of("b").currency.as_str(), of("b").user.as_deref()), ("JPY", Some("9")));
+    assert_eq!((of("a").channel_ref.as_deref(), of("a").currency.as_str()), (Some("wtx-other"), "CNY"));
+    assert_eq!((of("c").amount_minor, of("c").channel_ref.as_deref()), (5, Some("wtx-c")));
+    bills.clear().await;
+    assert_eq!(bills.told(bills.today, "ledger-csv").await.len(), 3);
+}
+
+#[tokio::test]
 async fn what_is_cut_or_summed_up_wrongly_is_refused() {
     let bills = Bills::start().await;
     bills.fault(json!({"kind": "truncated"})).await;

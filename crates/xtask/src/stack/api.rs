@@ -150,13 +150,12 @@ impl ApiClient {
         self.send(self.http.post(format!("{}{path}", self.base)).bearer_auth(&self.key)).await
     }
 
-    /// `POST` to a path with a JSON body.
+    /// `POST path` with a body.
     ///
     /// # Errors
-    /// No HTTP answer came.
+    /// No answer.
     pub async fn post_json(&self, path: &str, body: &Value) -> anyhow::Result<Reply> {
-        let request = self.http.post(format!("{}{path}", self.base)).bearer_auth(&self.key);
-        self.send(request.json(body)).await
+        self.send(self.http.post(format!("{}{path}", self.base)).bearer_auth(&self.key).json(body)).await
     }
 
     /// Any request; the caller sets everything but the address.

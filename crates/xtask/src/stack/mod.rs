@@ -6,8 +6,6 @@
 
 mod api;
 mod audit;
-mod bills;
-mod books;
 mod channel;
 mod clock;
 mod config;
@@ -27,7 +25,6 @@ use anyhow::Context as _;
 
 pub use api::{ApiClient, Payment, Reply};
 pub use audit::{Audit, FlowRow, Violation};
-pub use bills::BillChannel;
 pub use channel::Channel;
 pub use clock::{Patience, utc_now};
 pub use config::{CALLER, Keys, Tuning, key_table};

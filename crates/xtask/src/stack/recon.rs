@@ -1,7 +1,7 @@
 //! `pay-recon`, run to its end over the stack's schema.
 
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use tokio::process::{Child, Command};
 
@@ -20,6 +20,15 @@ impl Stack {
             command.env("PAY_CRASH_FILE", order);
         }
         Ok(command.output().await?)
+    }
+
+    /// Starts `pay-recon` with these arguments. Dropped, it is killed.
+    ///
+    /// # Errors
+    /// It could not be started.
+    pub fn spawn_recon(&self, arguments: &[&str]) -> anyhow::Result<Child> {
+        let mut command = self.recon_command(arguments)?;
+        Ok(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?)
     }
 
     /// Starts `pay-recon daemon`. Dropped, it is killed.

@@ -58,10 +58,6 @@ impl SimClient {
         &self.base
     }
 
-    pub(super) fn http(&self) -> &reqwest::Client {
-        &self.http
-    }
-
     /// Adds a fault rule; its id.
     ///
     /// # Errors
@@ -118,6 +114,46 @@ impl SimClient {
         let response = self.http.get(format!("{}/callbacks", self.base)).send().await?;
         let body: Value = response.error_for_status()?.json().await?;
         Ok(body["counts"].clone())
+    }
+
+    /// The wallet's bill for a day in the product's own layout, in a named zone.
+    ///
+    /// # Errors
+    /// No such bill.
+    pub async fn bill(&self, day: chrono::NaiveDate, zone: &str) -> anyhow::Result<Vec<u8>> {
+        let url = format!("{}/bills/{day}?format=ledger-csv&zone={zone}", self.base);
+        Ok(self.http.get(url).send().await?.error_for_status()?.bytes().await?.to_vec())
+    }
+
+    /// Makes bills wrong from now on, in one more way.
+    ///
+    /// # Errors
+    /// The simulator refuses the fault.
+    pub async fn bill_fault(&self, fault: &Value) -> anyhow::Result<()> {
+        let response = self.http.post(format!("{}/bills/faults", self.base)).json(fault).send().await?;
+        anyhow::ensure!(response.status().is_success(), "the simulator refuses the fault {fault}");
+        Ok(())
+    }
+
+    /// Back to bills that are right.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn clear_bill_faults(&self) -> anyhow::Result<()> {
+        self.http.delete(format!("{}/bills/faults", self.base)).send().await?.error_for_status()?;
+        Ok(())
+    }
+
+    /// Grants a benefit in the name of an order, as whoever calls the business system may.
+    ///
+    /// # Errors
+    /// It is not granted.
+    pub async fn execute(&self, execution: &Value) -> anyhow::Result<()> {
+        let url = format!("{}/business/v1/executions", self.base);
+        let response = self.http.post(url).json(execution).send().await?.error_for_status()?;
+        let answer: Value = response.json().await?;
+        anyhow::ensure!(answer["status"] == "DONE", "not granted: {answer}");
+        Ok(())
     }
 
     /// Sets a user's balance.

@@ -14,6 +14,7 @@ started = time.monotonic()
 connection = duckdb.connect()
 if limit_mb:
     connection.execute(f"SET memory_limit = '{limit_mb}MB'")
+connection.execute("SET preserve_insertion_order = false")
 connection.execute(f"SET temp_directory = '{folder}/spill'")
 orders, differing = connection.execute(
     f"""

@@ -1,13 +1,14 @@
 //! `cargo xtask demo`: a private database, the simulator, the API and the scanner, and payments that other systems
-//! lose, told from the client's side. Ends with a table, fails loudly if an invariant does not hold, and compares the day
-//! with the wallet's bill.
+//! lose, told from the client's side; then a table, and the day reconciled. Fails loudly if an invariant does not hold, or
+//! if a difference is missed or invented.
 
 mod broker;
-mod recon;
+mod differences;
+mod reconciled;
 mod scenes;
 mod table;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -16,11 +17,11 @@ use sqlx::Connection as _;
 use xtask::db::{Flavor, Server, ServerOptions};
 use xtask::progress::Phase;
 use xtask::stack::{
-    Audit, BillChannel, Channel, Keys, Patience, Profile, Receiver, Schema, Stack, StackOptions, Tuning,
-    utc_now, wait_until,
+    Audit, Channel, Keys, Patience, Profile, Receiver, Schema, Stack, StackOptions, Tuning, wait_until,
 };
 
 use crate::cargo;
+use reconciled::Day;
 
 /// What can be chosen.
 #[derive(Debug, clap::Args)]
@@ -54,9 +55,8 @@ async fn play(server: &Server, arguments: &Arguments) -> anyhow::Result<()> {
     let phase = Phase::start("migrating the schema, starting simulator, API and scanner");
     let schema = Schema::prepare(&server.root_url(), "pay", Profile::Debug).await?;
     let application = Receiver::start().await?;
-    let dir = demo_dir()?;
-    let bills = BillChannel::at_noon(utc_now(), &dir);
-    let told = format!("\n{}{}{}", Channel::table(), application.table(), bills.table());
+    let (dir, day) = (demo_dir()?, Day::today());
+    let told = format!("\n{}{}{}", Channel::table(), application.table(), day.tables(&dir));
     let mut stack = Stack::start(StackOptions {
         app_url: schema.app_url,
         migrate_url: schema.migrate_url,
@@ -82,11 +82,9 @@ async fn play(server: &Server, arguments: &Arguments) -> anyhow::Result<()> {
         "Every invariant holds: charged at most once, refunded at most once, nothing delivered was refunded, every"
     );
     println!("refund that was owed was paid, and every change of state is in the audit log.");
-    let mut database = sqlx::MySqlConnection::connect(&server.url("pay")).await?;
-    let report = recon::play(&stack, &mut database, &bills, &stories, &audit).await?;
-    database.close().await?;
+    reconciled::play(&stack, day).await?;
     if arguments.keep {
-        keep(server, &stack, &report).await?;
+        keep(server, &stack).await?;
     }
     stack.stop().await
 }
@@ -113,14 +111,13 @@ async fn settle(server: &Server, stack: &Stack) -> anyhow::Result<Audit> {
     }
 }
 
-async fn keep(server: &Server, stack: &Stack, report: &Path) -> anyhow::Result<()> {
+async fn keep(server: &Server, stack: &Stack) -> anyhow::Result<()> {
     let api = stack.api_url(0);
     println!("\nThe stack stays up until Ctrl-C:");
     println!("  API        {api}        (rendered contract: {api}/docs)");
     println!("  scanner    {}        (/metrics)", stack.scanner_url(0));
     println!("  simulator  {}        (/ledger/summary, /faults)", stack.sim().url());
     println!("  database   {}", server.url("pay"));
-    println!("  report     {}", report.display());
     println!("  logs       {}", stack.dir().display());
     println!("\nPay:");
     println!("  curl -i {api}/payments -H 'Authorization: Bearer {}' \\", Keys::CLIENT);
@@ -130,7 +127,6 @@ async fn keep(server: &Server, stack: &Stack, report: &Path) -> anyhow::Result<(
     );
     println!("\nLook, as on-call:");
     println!("  curl -s '{api}/payment-flows?user_id=42' -H 'Authorization: Bearer {}'", Keys::ON_CALL);
-    println!("  curl -s '{api}/recon/tickets?open=true' -H 'Authorization: Bearer {}'", Keys::ON_CALL);
     println!("\nLose the next answer of the wallet, after it has charged:");
     println!(
         "  curl -s {}/faults -H 'Content-Type: application/json' -d '{{\"calls\":[\"debit\"],\"stage\":\"after\",\"times\":1,\"fault\":{{\"kind\":\"drop\"}}}}'",

@@ -27,11 +27,11 @@ pub(super) async fn play_all(stack: &mut Stack, application: &Receiver) -> anyho
     Ok(stories)
 }
 
-pub(super) fn chapter(number: u32, title: &str) {
+fn chapter(number: u32, title: &str) {
     println!("\n{number}. {title}");
 }
 
-pub(super) fn say(text: &str) {
+fn say(text: &str) {
     println!("   {text}");
 }
 
@@ -40,7 +40,7 @@ fn say_reply(what: &str, reply: &Reply) {
     println!("   {what}: HTTP {} {state} (flow {})", reply.status, reply.flow_id());
 }
 
-pub(super) fn expect_status(reply: &Reply, allowed: &[u16]) -> anyhow::Result<()> {
+fn expect_status(reply: &Reply, allowed: &[u16]) -> anyhow::Result<()> {
     anyhow::ensure!(
         allowed.contains(&reply.status),
         "expected HTTP {allowed:?}, got {}: {}",
