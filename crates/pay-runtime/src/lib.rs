@@ -6,6 +6,7 @@
 
 mod descriptors;
 pub mod http;
+mod key_files;
 pub mod metrics;
 pub mod process;
 pub mod shutdown;

@@ -7,16 +7,18 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use flow_config::{Config, LoadOptions};
+use flow_config::{Config, ConfigError, LoadOptions};
 
 use crate::descriptors;
+use crate::key_files;
 use crate::shutdown::Exit;
 use crate::telemetry;
 
 /// Longest wait, at the very end, for tasks that nobody waits for.
 const LAST_TASKS: Duration = Duration::from_millis(500);
 
-/// Reads the configuration and sets logging up. With `check_only`, says that the configuration is usable and ends.
+/// Reads the configuration and sets logging up. With `check_only`, reads the channels' key files, too, says that the
+/// configuration is usable, and ends.
 ///
 /// # Errors
 /// How the process is to end; what is wrong has been said on standard error, every bad key by its name.
@@ -26,6 +28,10 @@ pub fn configure(file: Option<PathBuf>, check_only: bool) -> Result<Config, Exit
         let filter_problem = telemetry::check(&config.log).err();
         if let Some(error) = filter_problem {
             return Err(bad_config(&error));
+        }
+        let key_problems = key_files::check(&config.channels);
+        if !key_problems.is_empty() {
+            return Err(bad_config(&ConfigError::Invalid(key_problems)));
         }
         #[allow(clippy::print_stdout, reason = "the answer to --check-config")]
         {

@@ -78,7 +78,7 @@ fn entrances(config: &Config) -> Result<Entrances, Exit> {
     let channel = |(name, channel): (&ChannelName, _)| match Channel::new(channel) {
         Ok(channel) => Ok((name.clone(), channel)),
         Err(error) => {
-            failed(&format!("channels.{name}: not started"), &error);
+            failed(&format!("channels.{name}.public_key_file: not started"), &error);
             Err(Exit::BadConfig)
         }
     };

@@ -143,6 +143,10 @@ impl Plants {
         self.sim.balance(211, "CNY", 100).await?;
         let poor = self.ended(211, "PAY_FAIL").await?;
         self.sim.bill_fault(&poor.row(true, "txn-back")).await?;
+        self.sim.balance(222, "CNY", 100).await?;
+        let both = self.ended(222, "PAY_FAIL").await?;
+        self.sim.bill_fault(&both.row(false, "txn-unasked")).await?;
+        self.sim.bill_fault(&both.row(true, "txn-unasked-back")).await?;
         Ok(vec![
             Planted { order_no: foreign.number, kinds: &["WALLET_PAID_NO_FLOW"] },
             Planted {
@@ -150,25 +154,30 @@ impl Plants {
                 kinds: &["TWO_ATTEMPTS_CHARGED", "WALLET_PAID_LOCAL_PAY_FAIL"],
             },
             Planted { order_no: poor.number, kinds: &["REFUND_WITHOUT_PAYMENT"] },
+            Planted {
+                order_no: both.number,
+                kinds: &["WALLET_REFUNDED_UNASKED", "WALLET_PAID_LOCAL_PAY_FAIL"],
+            },
         ])
     }
 
     /// Refunds that both sides tell differently.
     async fn paid_back(&self) -> anyhow::Result<Vec<Planted>> {
         let mut orders = Vec::new();
-        for user in [212, 213, 214] {
+        for user in [212, 213, 214, 223] {
             self.fails(user, &["execute"], json!({ "kind": "status", "status": 500 })).await?;
         }
         // The third refund happens, and nobody can hear of it.
         self.sim.fault(json!({ "calls": ["refund"], "user_id": "214", "stage": "after", "times": 1, "fault": { "kind": "drop" } })).await?;
         self.fails(214, &["refund", "query_refund"], json!({ "kind": "status", "status": 500 })).await?;
-        for user in [212, 213, 214] {
+        for user in [212, 213, 214, 223] {
             let payment = Payment { deadline_in_ms: 1_500, ..Payment::new(user, format!("R:{user}:1")) };
             orders.push(self.pays(&payment).await?);
         }
-        let [missing, above, open] = orders.try_into().ok().context("three orders were made")?;
+        let [missing, above, open, astray] = orders.try_into().ok().context("four orders were made")?;
         self.is_in(&missing, "REFUNDED").await?;
         self.is_in(&above, "REFUNDED").await?;
+        self.is_in(&astray, "REFUNDED").await?;
         self.is_in(&open, "REFUNDING").await?;
         eventually("the third refund", || async {
             Ok((self.sim.ledger(&open.number).await?.refunds == 1).then_some(()))
@@ -177,9 +186,15 @@ impl Plants {
         let refund = |order: &Order| format!("r_{}", order.number);
         self.sim.bill_fault(&json!({ "kind": "missing", "order_no": refund(&missing) })).await?;
         self.sim.bill_fault(&json!({ "kind": "wrong_amount", "order_no": refund(&above), "by": 10 })).await?;
+        // In place of the refund that happened, the bill has one of another payment, under the same number.
+        self.sim.bill_fault(&json!({ "kind": "missing", "order_no": refund(&astray) })).await?;
+        let mut elsewhere = astray.row(true, "txn-astray");
+        elsewhere["row"]["trade_order_no"] = "another-payment".into();
+        self.sim.bill_fault(&elsewhere).await?;
         Ok(vec![
             Planted { order_no: missing.number, kinds: &["LOCAL_REFUNDED_WALLET_OPEN"] },
             Planted { order_no: above.number, kinds: &["REFUND_ABOVE_PAYMENT"] },
+            Planted { order_no: astray.number, kinds: &["REFUND_OF_ANOTHER_PAYMENT", "REFERENCE_DIFFERS"] },
             Planted { order_no: open.number, kinds: &["WALLET_REFUNDED_LOCAL_REFUNDING"] },
         ])
     }

@@ -64,7 +64,7 @@ pub(super) async fn play(stack: &Stack, day: Day) -> anyhow::Result<()> {
     );
     run(stack, day, CLEAN).await?;
     println!(
-        "   As it happened, both agree. Now one difference of every kind: wrong rows, payments that stand still,"
+        "   As it happened, both agree. Now one difference of every kind that one day can hold: wrong rows, payments that stand still,"
     );
     println!("   benefits that nobody paid for.");
     let phase = Phase::start("making a difference of every kind");
