@@ -12,6 +12,7 @@ use flow_core::answer::FactAnswer;
 use flow_core::flow::Flow;
 use flow_core::ids::{OrderRef, Target};
 use flow_core::money::{Currency, Money};
+use flow_core::recon::FindingKind;
 use flow_core::state::State;
 use flow_simulation::onlooker::Moment;
 use flow_simulation::run::{Setup, run_before};
@@ -58,10 +59,12 @@ impl History {
         History { rows, wallet, business }
     }
 
-    /// Orders that wait for people: what they wait for may be a difference.
+    /// Orders that wait for people: what they wait for may be a difference. Nothing else is left open.
     fn held(&self) -> BTreeSet<String> {
-        let held = self.rows.iter().filter(|flow| !flow.state.is_terminal());
-        held.map(|flow| flow.trade_order_no.to_string()).collect()
+        let open: Vec<&Flow> = self.rows.iter().filter(|flow| !flow.state.is_terminal()).collect();
+        let stuck: Vec<&&Flow> = open.iter().filter(|flow| flow.hold.is_none()).collect();
+        assert!(stuck.is_empty(), "neither ended nor held: {stuck:#?}");
+        open.iter().map(|flow| flow.trade_order_no.to_string()).collect()
     }
 
     fn row_of(&self, order_no: &str) -> Option<&Flow> {
@@ -237,6 +240,8 @@ async fn spoil_something(mut laid: Laid, history: &History, zone: Tz, rng: &mut 
     };
     laid.reconcile().await;
     let found = laid.rig.found();
+    let kinds = found.get(&order_no).cloned().unwrap_or_default();
+    assert!(kinds.iter().any(|kind| names(what).contains(kind)), "{what} in {zone} is called {kinds:?}");
     assert_eq!(laid.found(), [order_no.clone()].into(), "{what} in {zone}: {found:#?}");
     if let Some(before) = bills {
         laid.rig.bills = before;
@@ -335,4 +340,26 @@ fn spoil_flow(flow: &Flow, rng: &mut StdRng) -> (Flow, &'static str) {
         }
     };
     (spoilt, what)
+}
+
+/// What a ticket may call it.
+fn names(what: &str) -> &'static [FindingKind] {
+    use FindingKind as K;
+    match what {
+        "row taken away" | "row's proof" => {
+            &[K::LocalPaidWalletNothing, K::LocalSuccessWalletNothing, K::LocalRefundedWalletOpen]
+        }
+        "row doubled" => &[K::DuplicateBillRow],
+        "row's amount" | "flow's amount" => {
+            &[K::AmountDiffers, K::CarriedAmountDiffers, K::RefundAbovePayment]
+        }
+        "row's currency" | "flow's currency" => &[K::CurrencyDiffers],
+        "row's user" => &[K::UserDiffers],
+        "row's transaction" | "flow's transaction" => &[K::ReferenceDiffers],
+        "row's time" | "flow's time" => &[K::TimeGap],
+        "row's payment" => &[K::RefundOfAnotherPayment],
+        "flow's state" => &[K::LocalRefundedWalletOpen, K::WalletRefundedLocalSuccess],
+        "fact" => &[K::SuccessWithoutBenefit, K::BenefitOwnedByOther],
+        other => panic!("nobody says what {other} is called"),
+    }
 }
