@@ -45,18 +45,8 @@ pub(crate) const PLAIN_FORMAT: &str = "%Y-%m-%d %H:%M:%S";
 
 /// Reads exactly `2026-11-30 08:35:41`; `None` says nothing about a text that a more patient reader may understand.
 pub(crate) fn parse_plain(text: &str) -> Option<NaiveDateTime> {
-    let [y0, y1, y2, y3, b'-', m0, m1, b'-', d0, d1, b' ', h0, h1, b':', i0, i1, b':', s0, s1] =
-        text.as_bytes()
-    else {
-        return None;
-    };
-    let number = |digits: &[&u8]| {
-        let digit = |sum: u32, byte: &&u8| byte.is_ascii_digit().then(|| sum * 10 + u32::from(**byte - b'0'));
-        digits.iter().try_fold(0, digit)
-    };
-    let year = i32::try_from(number(&[y0, y1, y2, y3])?).ok()?;
-    let date = NaiveDate::from_ymd_opt(year, number(&[m0, m1])?, number(&[d0, d1])?)?;
-    date.and_hms_opt(number(&[h0, h1])?, number(&[i0, i1])?, number(&[s0, s1])?)
+    let is_plain = text.is_ascii() && text.len() == 19 && text.as_bytes()[10] == b' ';
+    if is_plain { parse_local(text) } else { None }
 }
 
 /// The instant of a local time in the channel's zone.

@@ -68,7 +68,7 @@ fn check_text(
         return Err(IdError { kind, problem: IdProblem::Empty });
     }
     let is_fine = text.bytes().all(|byte| byte.is_ascii() && ok(char::from(byte)));
-    if let Some((position, found)) = text.chars().enumerate().find(|(_, c)| !is_fine && !ok(*c)) {
+    if !is_fine && let Some((position, found)) = text.chars().enumerate().find(|(_, c)| !ok(*c)) {
         return Err(IdError { kind, problem: IdProblem::BadCharacter { found, position, allowed } });
     }
     if text.len() > max_chars {
